@@ -70,7 +70,7 @@ bench-energy: all
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh
 
 bench-runtimes: all
-	@scripts/setup.sh tf221 runtimes
+	@scripts/setup.sh tf221 torch
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/runtimes.py
 
 reproduction: all

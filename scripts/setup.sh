@@ -17,11 +17,12 @@
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
 #     runtimes                the same for runtimes whose pools are sized at start, .venv-runtimes
+#     torch                   the same for PyTorch and other users of OpenMP, .venv-torch; 5 GB
 #
 # Debian packages are installed as root or through `sudo -n`; otherwise the missing ones are listed
 # with the command that installs them, and the exit status is 1. The settings of apt and pip are
 # the user's own. PYTHON=/path/to/python3 chooses the interpreter of the environments;
-# TIDE_PYTHON_TF221=/path/to/python (…TF218, …TF215) names a ready one to use instead,
+# TIDE_PYTHON_TF221=/path/to/python (…TF218, …TF215, …TORCH) names a ready one to use instead,
 # TIDE_KUBE_TOOLS=/path a directory with the programs of `kube`.
 set -euo pipefail
 
@@ -119,6 +120,7 @@ wanted_stamp() { sed '/^ *--hash=/d; s/ \\$//' "$root/requirements/$1.txt" | cks
 venv_is_good() {
     local package=tensorflow/libtensorflow_framework.so.2
     [ "$1" != runtimes ] || package=numba
+    [ "$1" != torch ] || package=torch
     [ "$(cat "$2/tide-stamp" 2>/dev/null)" = "$(wanted_stamp "$1")" ] &&
         "$2/bin/python" -I -S -c '' 2>/dev/null &&
         compgen -G "$2/lib/python3*/site-packages/$package" >/dev/null
@@ -142,7 +144,7 @@ make_venv() {
         die "$dir is in the way: this script did not make it. Please move it."
     fi
     [ "$name" != tf215 ] || newest=11
-    [ "$name" != runtimes ] || oldest=11
+    [[ $name != runtimes && $name != torch ]] || oldest=11
     if ! python=$(find_python $oldest $newest); then
         [ -n "${PYTHON:-}" ] || install_packages python3 python3-venv
         python=$(find_python $oldest $newest) ||
@@ -150,7 +152,7 @@ make_venv() {
                 "${PYTHON:-python3, python3.10, python3.11, python3.12, /usr/bin/python3} is one." \
                 "Install one and name it: PYTHON=/path/to/python3 make"
     fi
-    say "$(basename "$dir"): $(grep -oE -m 1 '^(tensorflow-cpu|numba)==[0-9.]*' "$root/requirements/$name.txt") with $python"
+    say "$(basename "$dir"): $(grep -oE -m 1 '^(tensorflow-cpu|numba|torch)==[0-9.]*' "$root/requirements/$name.txt") with $python"
     rm -rf "$dir"
     mkdir "$dir"
     : >"$dir/tide-venv"
@@ -289,7 +291,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch]"
 packages=""
 venvs=""
 kube=""
@@ -310,7 +312,7 @@ for word in "$@"; do
             packages="$packages chromium"
         fi
         ;;
-    tf221 | tf218 | tf215 | runtimes) venvs="$venvs $word" ;;
+    tf221 | tf218 | tf215 | runtimes | torch) venvs="$venvs $word" ;;
     *) die "unknown word '$word'" ;;
     esac
 done

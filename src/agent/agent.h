@@ -40,11 +40,15 @@ struct agent_backend {
     bool (*describe)(struct proto_backend *ret_backend);
     /* Called about ten times a second. Wakes parked threads when the active ones block on them. */
     void (*watch)(uint64_t now_ns);
-    uint64_t (*tasks)(void);  /* units of work done since the start */
+    uint64_t (*tasks)(void); /* units of work done since the start */
+    /* An object is being loaded, and @code is in it; NULL: of no interest. A thread of the program
+     * with the loader's lock, before the object's constructors. */
+    void (*loaded)(const void *code);
     void (*after_fork)(void); /* called in the child, which has none of the parent's threads */
 };
 
-extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend;
+extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend,
+    pytorch_backend;
 
 /*
  * The runtimes that the agent knows, up to a NULL; the position is the index in messages. start.c

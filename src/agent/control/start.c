@@ -122,3 +122,21 @@ bool agent_start(void)
     errno = saved;
     return agent_config.enabled;
 }
+
+/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): glibc's name */
+__attribute__((visibility("default"))) void __gmon_start__(void);
+
+/*
+ * Each object's _init, which glibc's crti.o brings, calls this function if somebody defines it. It
+ * is meant for profilers; a program made for one has its own, and the agent does not hear of what
+ * it loads.
+ */
+void __gmon_start__(void)
+{
+    if (!agent_config.enabled)
+        return;
+    for (each_backend(b))
+        if ((*b)->loaded)
+            (*b)->loaded(__builtin_return_address(0));
+}
+/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */

@@ -3,10 +3,17 @@
 
 #include "agent/compat.h"
 
+#include "base/clock.h"
+
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define LONG_NS (50 * NS_PER_MS)
 
 bool python_is_here(void)
 {
@@ -27,20 +34,127 @@ bool python_call_soon(int (*fn)(void *))
     return add && python_is_here() && add(fn, NULL) == 0;
 }
 
-bool python_sleeps(void)
+/* Reads a file of the main thread. */
+static bool read_main(const char *file, char *text, size_t size)
 {
-    char path[64], text[256];
-    const char *state;
+    char path[64];
     ssize_t n;
     int fd;
 
-    snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)getpid());
+    snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)getpid(), file);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    n = read(fd, text, sizeof(text) - 1);
+    n = read(fd, text, size - 1);
     close(fd);
     text[n > 0 ? n : 0] = '\0';
-    state = strrchr(text, ')');
+    return n > 0;
+}
+
+bool python_sleeps(void)
+{
+    char text[256];
+    const char *state = read_main("stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
+
     return state && state[1] == ' ' && state[2] == 'S';
+}
+
+bool python_sleeps_long(void)
+{
+    static const char name[] = "\nvoluntary_ctxt_switches:";
+    static unsigned long long before; /* how often it has gone to sleep */
+    static uint64_t since_ns;
+    char text[4096];
+    const char *found = read_main("status", text, sizeof(text)) ? strstr(text, name) : NULL;
+    unsigned long long times = found ? strtoull(found + sizeof(name) - 1, NULL, 10) : 0;
+    uint64_t now_ns = clock_now_ns();
+
+    if (!found || !python_sleeps() || times != before) {
+        before = times;
+        since_ns = now_ns;
+        return false;
+    }
+    return now_ns - since_ns >= LONG_NS;
+}
+
+/* ---- the interpreter's objects ---- */
+
+/* The part of the C API that is used: the same since Python 3.4. */
+static struct {
+    _Atomic bool ready;
+    int (*has_gil)(void);
+    void *(*modules)(void);
+    void *(*get_item)(void *dict, const char *key); /* borrowed; sets no error */
+    void *(*dict_of)(void *module);
+    void *(*attribute)(void *object, const char *name);
+    int (*is_true)(void *object);
+    const char *(*text_of)(void *object);
+    void (*release)(void *object);
+    void (*fetch)(void **type, void **value, void **trace);
+    void (*restore)(void *type, void *value, void *trace);
+} api;
+
+#define FIND(member, name)                                                                         \
+    ((api.member = (__typeof__(api.member))dlsym(RTLD_DEFAULT, name)) != NULL)
+
+bool python_prepare(void)
+{
+    if (!atomic_load(&api.ready) && FIND(has_gil, "PyGILState_Check") &&
+        FIND(modules, "PyImport_GetModuleDict") && FIND(get_item, "PyDict_GetItemString") &&
+        FIND(dict_of, "PyModule_GetDict") && FIND(attribute, "PyObject_GetAttrString") &&
+        FIND(is_true, "PyObject_IsTrue") && FIND(text_of, "PyUnicode_AsUTF8") &&
+        FIND(release, "Py_DecRef") && FIND(fetch, "PyErr_Fetch") && FIND(restore, "PyErr_Restore"))
+        atomic_store(&api.ready, true);
+    return atomic_load(&api.ready);
+}
+
+/* In the dictionary of a module, where no code of the module runs. Borrowed. */
+static void *find(const char *module, const char *name)
+{
+    void *modules = api.modules();
+    void *found = modules ? api.get_item(modules, module) : NULL;
+    void *dict = found ? api.dict_of(found) : NULL;
+
+    return dict ? api.get_item(dict, name) : NULL;
+}
+
+bool python_has_module(const char *name)
+{
+    void *error[3], *modules;
+    bool has;
+
+    if (!atomic_load(&api.ready) || !api.has_gil())
+        return false;
+    api.fetch(&error[0], &error[1], &error[2]);
+    modules = api.modules();
+    has = modules && api.get_item(modules, name);
+    api.restore(error[0], error[1], error[2]);
+    return has;
+}
+
+bool python_imports(const char *module)
+{
+    void *error[3], *spec, *flag;
+    bool imports;
+
+    api.fetch(&error[0], &error[1], &error[2]);
+    spec = find(module, "__spec__");
+    flag = spec ? api.attribute(spec, "_initializing") : NULL;
+    imports = flag && api.is_true(flag) == 1;
+    if (flag)
+        api.release(flag);
+    api.restore(error[0], error[1], error[2]); /* instead of one of ours */
+    return imports;
+}
+
+void python_text(const char *module, const char *name, char *to, size_t size)
+{
+    void *error[3], *object;
+    const char *text;
+
+    api.fetch(&error[0], &error[1], &error[2]);
+    object = find(module, name);
+    text = object ? api.text_of(object) : NULL;
+    snprintf(to, size, "%s", text ? text : "");
+    api.restore(error[0], error[1], error[2]);
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Is CPython in this process, initialized, and with a GIL? Any thread. */
 bool python_is_here(void);
@@ -20,3 +21,24 @@ bool python_call_soon(int (*fn)(void *));
 /* The process's main thread sleeps in a system call. It comes to a safe point before it calls a
  * library again, because the interpreter looks at the end of each call. Control thread. */
 bool python_sleeps(void);
+
+/* The same, and it has slept since an earlier call some time ago: it does not wait for the other
+ * threads of a parallel region, but for a lock, a file or a child. Control thread. */
+bool python_sleeps_long(void);
+
+/* ---- the interpreter's objects ---- */
+
+/*
+ * Finds the functions that the following ones need. At a safe point: it takes the loader's lock.
+ * Returns false when this interpreter does not have them.
+ */
+bool python_prepare(void);
+
+/* After python_prepare(). False on a thread without the GIL. */
+bool python_has_module(const char *name);
+
+/* The program is at "import @module". With the GIL; keeps Python's pending error. */
+bool python_imports(const char *module);
+
+/* Copies the text @name of @module; "" when there is none. With the GIL; keeps the error. */
+void python_text(const char *module, const char *name, char *to, size_t size);

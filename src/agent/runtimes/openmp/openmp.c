@@ -8,14 +8,13 @@
 #include "agent/agent.h"
 #include "agent/compat.h"
 #include "agent/process/limit.h"
+#include "agent/process/objects.h"
 #include "agent/process/python.h"
 
 #include "base/clock.h"
-#include "base/startup.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,39 +27,18 @@ static _Atomic bool asked; /* for a safe point of Python */
 
 /* ---- a runtime is loaded ---- */
 
-/* Is OMP_NUM_THREADS a size that tide chose for runtimes which keep theirs? Ours may grow. */
-static bool sized_by_tide(const char *number)
-{
-    struct startup ours;
-    char value[STARTUP_VALUE_MAX];
-
-    if (!startup_read_mark(getenv(STARTUP_MARK), &ours))
-        return false;
-    for (size_t i = 0; i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, "OMP_NUM_THREADS") == 0)
-            return ours.set >> i & 1 && startup_value(&startup_table[i], &ours, value) &&
-                   strcmp(value, number) == 0;
-    return false;
-}
-
-static void after_fork_here(void)
-{
-    objects_after_fork(false);
-}
-
 /* A thread of the program, perhaps with the loader's lock: the rest is the control thread's. */
 static void begin(void)
 {
     static _Atomic bool begun;
-    const char *number = getenv("OMP_NUM_THREADS"), *tools = getenv("OMP_TOOL_LIBRARIES");
+    const char *tools = getenv("OMP_TOOL_LIBRARIES");
     int saved = errno;
 
     if (!atomic_exchange(&begun, true)) {
-        openmp.most = number ? (uint32_t)strtoul(number, NULL, 10) : 0;
-        openmp.wish.sized = openmp.most > 0 && !sized_by_tide(number);
+        openmp.most = number_of_environment(&openmp.wish.sized);
         openmp.wish.chosen = openmp.most ? openmp.most : limit_affinity_cpus();
         openmp.tools = tools && *tools;
-        pthread_atfork(objects_before_fork, after_fork_here, NULL);
+        objects_watch_forks();
         if (agent_start())
             atomic_store(&openmp.present, true);
     }
@@ -84,21 +62,13 @@ static int is_runtime_at(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp): glibc's name */
-__attribute__((visibility("default"))) void __gmon_start__(void);
-
-/*
- * Each object's _init, which glibc's crti.o brings, calls this function if somebody defines it. It
- * is meant for profilers; a program made for one has its own, and is not governed if it loads its
- * runtime later.
- */
-void __gmon_start__(void)
+/* It was begun by a thread of the program, in the middle of a load. */
+static void omp_loaded(const void *code)
 {
-    if (agent_config.enabled && agent_config.openmp && !atomic_load(&openmp.present) &&
-        dl_iterate_phdr(is_runtime_at, __builtin_return_address(0)) == 1)
+    if (agent_config.openmp && !atomic_load(&openmp.present) &&
+        dl_iterate_phdr(is_runtime_at, (void *)code) == 1)
         begin();
 }
-/* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */
 
 /* What the program is linked with may be initialized before us. */
 __attribute__((constructor)) static void begin_if_linked(void)
@@ -112,11 +82,11 @@ __attribute__((constructor)) static void begin_if_linked(void)
 
 static uint32_t wanted(void)
 {
-    struct openmp_wish wish = openmp.wish;
+    struct number_wish wish = openmp.wish;
 
     wish.target = atomic_load(&openmp.target);
     wish.limit = atomic_load(&openmp.limit);
-    return openmp_number(wish.sized ? openmp.most : wish.chosen, &wish);
+    return thread_number(wish.sized ? openmp.most : wish.chosen, &wish);
 }
 
 /* Threads take the number before their next region, from now on. */
@@ -273,7 +243,6 @@ static void omp_after_fork(void)
     atomic_store(&openmp.watched, false);
     atomic_store(&asked, false);
     atomic_store(&openmp.generation, OPENMP_FORKED);
-    objects_after_fork(true);
     hooks_after_fork();
 }
 
@@ -285,6 +254,7 @@ const struct agent_backend openmp_backend = {
     .measure = omp_measure,
     .describe = omp_describe,
     .watch = omp_watch,
+    .loaded = omp_loaded,
     .tasks = omp_tasks,
     .after_fork = omp_after_fork,
 };

@@ -6,14 +6,13 @@
  *   -> each object is judged (openmp_objects.c, its code by openmp_code.c)
  *   -> a slot of its table of addresses (GOT) that holds an entry of a runtime gets our stub for
  *      this copy and entry (openmp_hooks.c)
- *   -> region: stub -> openmp_rule.h -> what the slot held
+ *   -> region: stub -> process/number.h -> what the slot held
  */
 #pragma once
 
 #include "agent/agent.h"
-#include "agent/runtimes/openmp/openmp_rule.h"
+#include "agent/process/number.h"
 
-#include <link.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -84,7 +83,7 @@ struct openmp_state {
     _Atomic uint64_t regions;    /* of threads that have ended */
     _Atomic uint64_t placed_ns;  /* when a thread last took a new number, or left an old region */
     _Atomic uint32_t python;     /* the generation that Python's main thread has */
-    struct openmp_wish wish;     /* what does not change: machine, chosen, sized */
+    struct number_wish wish;     /* what does not change: machine, chosen, sized */
     uint32_t most;               /* threads that a region can get */
     bool tools;                  /* libomp is told to load some (OMPT) */
 };
@@ -104,13 +103,6 @@ bool openmp_is_runtime(const char *file);
  * look. Returns true when Python's main thread has a further copy to change.
  */
 bool objects_look(void);
-
-/* How many objects the program has loaded so far; UINT64_MAX: not known. Any thread. */
-uint64_t objects_loaded(void);
-
-/* Around a fork, in the thread that forks. */
-void objects_before_fork(void);
-void objects_after_fork(bool child);
 
 /* Some slots were not bound at the last look. */
 bool objects_pending(void);

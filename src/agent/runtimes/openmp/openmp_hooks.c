@@ -10,6 +10,7 @@
  * control thread (membarrier), or, on kernels before 4.14, by the region (a fence).
  */
 #include "agent/compat.h"
+#include "agent/process/objects.h"
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/clock.h"
@@ -45,7 +46,7 @@ static int (*set_specific)(pthread_key_t, const void *);
 
 static __thread struct {
     struct slot *slot;
-    struct openmp_wish wish; /* of this generation */
+    struct number_wish wish; /* of this generation */
     uint32_t generation;
 } me __attribute__((tls_model("initial-exec")));
 
@@ -122,7 +123,7 @@ HOT unsigned number_for(struct copy *copy, unsigned *threads)
     held = (unsigned)copy->get_max();
     if (may != OPENMP_FREE)
         return held;
-    want = openmp_number(held, &me.wish);
+    want = thread_number(held, &me.wish);
     /* A new object may have asked for the number already. */
     if (__builtin_expect(want == held, 1) || atomic_load(&openmp.loads) != objects_loaded())
         return held;
@@ -232,7 +233,7 @@ void hooks_at_safe_point(void)
         uint32_t first, ours;
     } has[COPIES_MAX]; /* Python's main thread */
     uint32_t generation = atomic_load(&openmp.generation);
-    struct openmp_wish wish = openmp.wish;
+    struct number_wish wish = openmp.wish;
     int saved = errno;
 
     wish.target = atomic_load(&openmp.target);
@@ -255,7 +256,7 @@ void hooks_at_safe_point(void)
             atomic_store(&openmp.theirs, true);
             continue;
         }
-        has[i].ours = openmp_number(has[i].first, &wish);
+        has[i].ours = thread_number(has[i].first, &wish);
         if (has[i].ours != held)
             copy->set_number((int)has[i].ours);
     }
@@ -274,7 +275,7 @@ void hooks_after_fork(void)
     }
     me.slot = NULL;
     me.generation = 0; /* its first region starts the agent again */
-    me.wish = (struct openmp_wish){.limit = 0};
+    me.wish = (struct number_wish){.limit = 0};
 }
 
 /* ---- stubs ---- */

@@ -16,8 +16,9 @@
  * elsewhere than without us. A slot that ld.so fills in at the first call is left to it.
  */
 #include "agent/compat.h"
+#include "agent/process/objects.h"
 #include "agent/process/python.h"
-#include "agent/runtimes/openmp/openmp_elf.h"
+#include "agent/runtimes/openmp/openmp.h"
 
 #include "base/cleanup.h"
 
@@ -28,6 +29,7 @@
 #include <unistd.h>
 
 #define OBJECTS_MAX 1024 /* looked at; with more of them nothing is malleable */
+#define SLOTS_MAX   32   /* entries of regions in an object */
 #define TRIES_MAX   50   /* looks at an object that ld.so has not finished */
 #define ALL_COPIES  ((1u << COPIES_MAX) - 1)
 
@@ -78,6 +80,27 @@ static struct seen {
     bool again;                 /* a copy has become moldable: all slots once more */
     char doubt[PROTO_NOTE_MAX]; /* why later copies are moldable, too */
 } seen;
+
+/* An object that may use OpenMP. */
+struct user {
+    struct object object;
+    struct code code;
+    const char *what; /* the first function that tells, or what else it has; NULL: none */
+    bool has_regions; /* it calls an entry of parallel regions */
+    bool pushes;      /* num_threads(n), as clang's code says it */
+    bool sysconf;
+    bool uses_openmp;
+    uint32_t copies; /* that it is bound to; a bit each */
+    bool unbound;    /* some slot of a runtime's function waits for its first call */
+    bool foreign;    /* some entry of regions is bound to what we do not know */
+    bool unfinished; /* ld.so is not done with it */
+    bool number_twice;
+    struct {
+        uintptr_t at;
+        enum openmp_entry entry;
+    } slots[SLOTS_MAX];
+    unsigned n_slots;
+};
 
 struct look {
     uint64_t loads, unloads;
@@ -234,23 +257,23 @@ static enum where where_leads(const struct object *o, uintptr_t held, unsigned *
     return held < o->end - o->start ? WHERE_UNFINISHED : WHERE_ELSEWHERE;
 }
 
-static void take_binding(struct object *o, uintptr_t slot, bool region)
+static void take_binding(struct user *u, uintptr_t slot, bool region)
 {
     unsigned copy = 0;
 
-    switch (where_leads(o, slot_held(slot), &copy)) {
+    switch (where_leads(&u->object, slot_held(slot), &copy)) {
     case WHERE_COPY:
     case WHERE_OURS:
-        o->copies |= 1u << copy;
+        u->copies |= 1u << copy;
         break;
     case WHERE_UNBOUND:
-        o->unbound = true;
+        u->unbound = true;
         break;
     case WHERE_UNFINISHED:
-        o->unfinished = true;
+        u->unfinished = true;
         break;
     default:
-        o->foreign |= region;
+        u->foreign |= region;
         break;
     }
 }
@@ -268,17 +291,17 @@ static bool entry_of(const char *name, enum openmp_entry *ret)
     return false;
 }
 
-static void take_region(struct object *o, const char *name, uintptr_t slot)
+static void take_region(struct user *u, const char *name, uintptr_t slot)
 {
     enum openmp_entry entry;
 
-    o->has_regions = true;
-    if (!entry_of(name, &entry) || o->n_slots == SLOTS_MAX) {
-        o->foreign = true; /* an entry that is newer than we are */
+    u->has_regions = true;
+    if (!entry_of(name, &entry) || u->n_slots == SLOTS_MAX) {
+        u->foreign = true; /* an entry that is newer than we are */
         return;
     }
-    o->slots[o->n_slots].at = slot;
-    o->slots[o->n_slots++].entry = entry;
+    u->slots[u->n_slots].at = slot;
+    u->slots[u->n_slots++].entry = entry;
 }
 
 static bool begins(const char *name, const char *prefix)
@@ -286,47 +309,52 @@ static bool begins(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static void take_import(struct object *o, const char *name, uintptr_t slot, bool linked)
+static void take_import(void *arg, const struct import *import)
 {
+    struct user *u = arg;
+    const char *name = import->name;
+    uintptr_t slot = import->slot;
     bool region = begins(name, "GOMP_parallel") || strcmp(name, "__kmpc_fork_call") == 0;
 
+    if (import->defined)
+        return;
     if (region)
-        take_region(o, name, slot);
+        take_region(u, name, slot);
     if (begins(name, "GOMP_") || begins(name, "omp_") || begins(name, "__kmpc_")) {
-        o->uses_openmp = true;
-        take_binding(o, slot, region);
+        u->uses_openmp = true;
+        take_binding(u, slot, region);
     }
     if (strcmp(name, "omp_get_num_threads") == 0) {
-        o->number_twice |= o->code.number_got != 0;
-        o->code.number_got = slot;
-        o->code.number_linked = linked;
+        u->number_twice |= u->code.number_got != 0;
+        u->code.number_got = slot;
+        u->code.number_linked = import->linked;
     } else if (strcmp(name, "omp_get_thread_num") == 0) {
-        o->code.id_got = slot;
+        u->code.id_got = slot;
     } else if (strcmp(name, "__kmpc_push_num_threads") == 0) {
-        o->pushes = true;
+        u->pushes = true;
     } else if (strcmp(name, "sysconf") == 0) {
-        o->sysconf = true;
+        u->sysconf = true;
     }
-    for (size_t i = 0; i < ARRAY_LEN(telling) && !o->what; i++)
+    for (size_t i = 0; i < ARRAY_LEN(telling) && !u->what; i++)
         if (strcmp(name, telling[i]) == 0)
-            o->what = telling[i];
+            u->what = telling[i];
 }
 
 /* ---- stubs ---- */
 
 /* Puts our stub into a slot, or, for a copy that turned out to be moldable, takes it out. Returns
  * false when that has to wait. */
-static bool place_stub(const struct object *o, uintptr_t slot, enum openmp_entry entry)
+static bool place_stub(const struct user *u, uintptr_t slot, enum openmp_entry entry)
 {
     uintptr_t held = slot_held(slot);
     unsigned i = 0;
-    enum where where = where_leads(o, held, &i);
+    enum where where = where_leads(&u->object, held, &i);
     struct copy *copy = &openmp.copies[i];
     bool never = atomic_load(&copy->may) == OPENMP_NEVER;
     void *stub = hooks_stub(i, entry);
 
     if (where == WHERE_OURS)
-        return !never || slot_write(o, slot, (uintptr_t)copy->entry[entry]);
+        return !never || slot_write(&u->object, slot, (uintptr_t)copy->entry[entry]);
     if (where != WHERE_COPY)
         return where == WHERE_ELSEWHERE;
     if (never || !stub)
@@ -337,7 +365,7 @@ static bool place_stub(const struct object *o, uintptr_t slot, enum openmp_entry
             syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     }
     if ((uintptr_t)copy->entry[entry] == held)
-        return slot_write(o, slot, (uintptr_t)stub);
+        return slot_write(&u->object, slot, (uintptr_t)stub);
     condemn(1u << i, "moldable: an entry of the runtime has two addresses");
     return true;
 }
@@ -347,25 +375,25 @@ static bool place_stub(const struct object *o, uintptr_t slot, enum openmp_entry
 /* Libraries that keep what they have built for a number of threads, whatever the user says, and
  * PyTorch, whose number another backend may change. Code of torch.compile lies in a cache, which
  * may be anywhere but among packages. */
-static bool is_known_to_build(const struct look *look, const struct object *o)
+static bool is_known_to_build(const struct look *look, const struct user *u)
 {
-    return strstr(o->path, "/lib_lightgbm.") || strstr(o->path, "/libtorch") ||
-           strstr(o->path, "/torchinductor_") ||
-           (look->torch && o->path[0] && !strstr(o->path, "-packages/"));
+    return strstr(u->object.path, "/lib_lightgbm.") || strstr(u->object.path, "/libtorch") ||
+           strstr(u->object.path, "/torchinductor_") ||
+           (look->torch && u->object.path[0] && !strstr(u->object.path, "-packages/"));
 }
 
-/* Returns what lets @o build on the number of threads; NULL: nothing does. */
-static const char *what_it_knows(const struct look *look, const struct object *o)
+/* Returns what lets @u build on the number of threads; NULL: nothing does. */
+static const char *what_it_knows(const struct look *look, const struct user *u)
 {
-    if (o->what)
-        return o->what;
-    if (o->code.number_got && (o->number_twice || !code_has_only_static_loops(&o->code)))
+    if (u->what)
+        return u->what;
+    if (u->code.number_got && (u->number_twice || !code_has_only_static_loops(&u->code)))
         return "omp_get_num_threads";
-    if (o->has_tls)
+    if (u->object.has_tls)
         return "thread-local variables";
-    if (o->has_regions && o->sysconf && code_counts_cores(&o->code))
+    if (u->has_regions && u->sysconf && code_counts_cores(&u->code))
         return "sysconf";
-    if (o->has_regions && is_known_to_build(look, o))
+    if (u->has_regions && is_known_to_build(look, u))
         return "torch.compile";
     return NULL;
 }
@@ -381,54 +409,54 @@ static bool let_python_follow(uint32_t copies)
     return changed;
 }
 
-static void judge(struct look *look, const struct object *o)
+static void judge(struct look *look, const struct user *u)
 {
-    bool any = o->unbound || o->foreign || o->unfinished || !o->copies;
-    const char *what = what_it_knows(look, o);
-    const char *slash = strrchr(o->path, '/');
-    const char *file = slash ? slash + 1 : o->path[0] ? o->path : "the program";
+    bool any = u->unbound || u->foreign || u->unfinished || !u->copies;
+    const char *what = what_it_knows(look, u);
+    const char *slash = strrchr(u->object.path, '/');
+    const char *file = slash ? slash + 1 : u->object.path[0] ? u->object.path : "the program";
     char note[PROTO_NOTE_MAX];
 
-    if (what && look->python && !is_known_to_build(look, o)) {
-        look->follows |= let_python_follow(any ? ALL_COPIES : o->copies);
+    if (what && look->python && !is_known_to_build(look, u)) {
+        look->follows |= let_python_follow(any ? ALL_COPIES : u->copies);
         return;
     }
     if (what)
         snprintf(note, sizeof(note), "moldable: %.32s may build on the number of threads (%s)",
                  file, what);
-    else if (o->foreign)
+    else if (u->foreign)
         snprintf(note, sizeof(note), "moldable: regions of %.32s go to an unknown library", file);
-    else if (o->pushes)
+    else if (u->pushes)
         snprintf(note, sizeof(note), "moldable: %.32s has num_threads() for libomp", file);
     else
         return;
     if (any)
         condemn_all(note);
     else
-        condemn(o->copies, note);
+        condemn(u->copies, note);
 }
 
 /* Returns false when something is left to do for @o. */
-static bool take(struct look *look, struct object *o, struct seen_object *s)
+static bool take(struct look *look, struct user *u, struct seen_object *s)
 {
     bool done = true;
 
-    if (!o->dynamic || openmp_is_runtime(o->path))
+    if (!u->object.dynamic || openmp_is_runtime(u->object.path))
         return s->plain = true;
-    object_imports(o, take_import);
-    if (!o->uses_openmp)
+    object_imports(&u->object, take_import, u);
+    if (!u->uses_openmp)
         return s->plain = true;
-    if (!s->judged && o->unfinished && s->tries < TRIES_MAX) {
+    if (!s->judged && u->unfinished && s->tries < TRIES_MAX) {
         s->tries++;
         look->whole = false;
         return false;
     }
     if (!s->judged)
-        judge(look, o);
+        judge(look, u);
     s->judged = true;
-    s->plain = o->n_slots == 0;
-    for (unsigned i = 0; i < o->n_slots; i++)
-        done &= place_stub(o, o->slots[i].at, o->slots[i].entry);
+    s->plain = u->n_slots == 0;
+    for (unsigned i = 0; i < u->n_slots; i++)
+        done &= place_stub(u, u->slots[i].at, u->slots[i].entry);
     return done;
 }
 
@@ -469,7 +497,7 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct look *look = arg;
     struct seen_object *s;
-    struct object o;
+    struct user u;
 
     (void)size;
     look->looked = true;
@@ -484,8 +512,11 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
     }
     if (s->done)
         return 0;
-    object_read(&o, info);
-    s->done = take(look, &o, s);
+    u = (struct user){.what = NULL};
+    object_read(&u.object, info);
+    u.code.text = u.object.text;
+    u.code.text_size = u.object.text_size;
+    s->done = take(look, &u, s);
     seen.pending |= !s->done;
     return 0;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which number of threads a top-level region without num_threads(n) gets. Pure. The number that the
- * runtime holds for the thread is never changed, so a query is answered as without the agent.
+ * Which number of threads a thread of the program gives to its next piece of work, where the
+ * runtime can change it for each (OpenMP, PyTorch). The rule itself is pure.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct openmp_wish {
+struct number_wish {
     uint32_t target;  /* 0: none */
     uint32_t limit;   /* cores of the process; 0: not known yet */
     uint32_t machine; /* most threads, where the runtime has chosen the number itself */
@@ -16,13 +16,15 @@ struct openmp_wish {
     bool sized;       /* the user has set OMP_NUM_THREADS */
 };
 
+/* OMP_NUM_THREADS; 0: not set. @ret_by_user: it is no size of tide's, which may grow. */
+uint32_t number_of_environment(bool *ret_by_user);
+
 /*
- * The number for a region of a thread for which the runtime holds @held. A number that neither the
- * runtime nor OMP_NUM_THREADS has chosen was set by the program (threadpoolctl does so): the region
- * never gets more. Without a target it has the process's limit, as TensorFlow's pools do, or its
- * user's number.
+ * The number for a thread for which the runtime holds @held. A number that neither the runtime nor
+ * OMP_NUM_THREADS has chosen was set by the program (threadpoolctl does so): it never gets more.
+ * Without a target it has the process's limit, as TensorFlow's pools do, or its user's number.
  */
-static inline uint32_t openmp_number(uint32_t held, const struct openmp_wish *wish)
+static inline uint32_t thread_number(uint32_t held, const struct number_wish *wish)
 {
     bool may_grow = !wish->sized && held == wish->chosen && wish->machine > held;
     uint32_t most = may_grow ? wish->machine : held;

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "agent/runtimes/openmp/openmp_elf.h"
+#include "agent/process/objects.h"
+
 #include "agent/compat.h"
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +31,7 @@ void each_object(each_fn each, void *arg)
     atomic_fetch_sub(&readers, 1);
 }
 
-void objects_before_fork(void)
+static void before_fork(void)
 {
     atomic_fetch_add(&forks, 1);
     /* The wait has an end: the thread that forks may have the loader's lock itself. */
@@ -36,14 +39,23 @@ void objects_before_fork(void)
         usleep(FORK_PAUSE_US);
 }
 
-void objects_after_fork(bool child)
+static void after_fork_in_parent(void)
 {
-    if (child)
-        atomic_store(&readers, 0);
-    if (child)
-        atomic_store(&forks, 0);
-    else
-        atomic_fetch_sub(&forks, 1);
+    atomic_fetch_sub(&forks, 1);
+}
+
+static void after_fork_in_child(void)
+{
+    atomic_store(&readers, 0);
+    atomic_store(&forks, 0);
+}
+
+void objects_watch_forks(void)
+{
+    static _Atomic bool watched;
+
+    if (!atomic_exchange(&watched, true))
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 static int count(struct dl_phdr_info *info, size_t size, void *arg)
@@ -97,9 +109,9 @@ void object_read(struct object *o, const struct dl_phdr_info *info)
         } else if (header->p_type == PT_LOAD) {
             o->start = from < o->start ? from : o->start;
             o->end = to > o->end ? to : o->end;
-            if (!o->code.text && header->p_flags & PF_X) {
-                o->code.text = pointer_to(from);
-                o->code.text_size = header->p_memsz;
+            if (!o->text && header->p_flags & PF_X) {
+                o->text = pointer_to(from);
+                o->text_size = header->p_memsz;
             }
         }
     }
@@ -157,8 +169,31 @@ uintptr_t object_defines(const struct object *o, const char *name)
     }
 }
 
-void object_imports(struct object *o,
-                    void (*take)(struct object *o, const char *name, uintptr_t slot, bool linked))
+/* The first text of the dynamic section with this tag and beginning. */
+static const char *text_of(const struct object *o, ElfW(Sxword) tag, const char *prefix)
+{
+    struct symbols s = symbols_of(o);
+
+    for (const ElfW(Dyn) *d = o->dynamic; d && s.names && d->d_tag != DT_NULL; d++)
+        if (d->d_tag == tag && strncmp(s.names + d->d_un.d_val, prefix, strlen(prefix)) == 0)
+            return s.names + d->d_un.d_val;
+    return NULL;
+}
+
+const char *object_needs(const struct object *o, const char *prefix)
+{
+    return text_of(o, DT_NEEDED, prefix);
+}
+
+const char *object_soname(const struct object *o)
+{
+    const char *name = text_of(o, DT_SONAME, "");
+
+    return name ? name : "";
+}
+
+void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
+                    void *arg)
 {
     struct symbols s = symbols_of(o);
     const ElfW(Rela) * table[2] = {NULL, NULL};
@@ -178,8 +213,11 @@ void object_imports(struct object *o,
         for (size_t i = 0; table[t] && i < bytes[t] / sizeof(*table[t]); i++) {
             size_t symbol = (size_t)ELF64_R_SYM(table[t][i].r_info);
 
-            if (symbol && s.table[symbol].st_shndx == SHN_UNDEF)
-                take(o, s.names + s.table[symbol].st_name, o->base + table[t][i].r_offset, t == 0);
+            if (symbol)
+                take(arg, &(struct import){.name = s.names + s.table[symbol].st_name,
+                                           .slot = o->base + table[t][i].r_offset,
+                                           .linked = t == 0,
+                                           .defined = s.table[symbol].st_shndx != SHN_UNDEF});
         }
 }
 

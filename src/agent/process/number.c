@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/process/number.h"
+
+#include "base/startup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Is OMP_NUM_THREADS a size that tide chose for runtimes which keep theirs? Ours may grow. */
+static bool sized_by_tide(const char *number)
+{
+    struct startup ours;
+    char value[STARTUP_VALUE_MAX];
+
+    if (!startup_read_mark(getenv(STARTUP_MARK), &ours))
+        return false;
+    for (size_t i = 0; i < startup_rows; i++)
+        if (strcmp(startup_table[i].name, "OMP_NUM_THREADS") == 0)
+            return ours.set >> i & 1 && startup_value(&startup_table[i], &ours, value) &&
+                   strcmp(value, number) == 0;
+    return false;
+}
+
+uint32_t number_of_environment(bool *ret_by_user)
+{
+    const char *text = getenv("OMP_NUM_THREADS");
+    uint32_t number = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+
+    *ret_by_user = number > 0 && !sized_by_tide(text);
+    return number;
+}

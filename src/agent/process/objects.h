@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loaded objects (the program, its libraries): reads them, and writes to the slots of their tables
+ * of addresses (GOT), without the loader's main lock, which a constructor may hold for minutes.
+ * Control thread, where nothing else is said.
+ */
+#pragma once
+
+#include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* While dl_iterate_phdr keeps it in place. */
+struct object {
+    ElfW(Addr) base;
+    const char *path;
+    uintptr_t start, end;             /* of its memory */
+    uintptr_t relro_start, relro_end; /* ld.so makes it read-only when it is done */
+    const ElfW(Dyn) * dynamic;
+    bool has_tls;
+    const unsigned char *text; /* its code; NULL: none */
+    size_t text_size;
+};
+
+/* An entry of an object's table of addresses that holds a function. */
+struct import {
+    const char *name;
+    uintptr_t slot;
+    bool linked;  /* the slot is of the procedure linkage table */
+    bool defined; /* the object itself has such a function, too */
+};
+
+typedef int (*each_fn)(struct dl_phdr_info *info, size_t size, void *arg);
+
+/* dl_iterate_phdr(), unless the program forks at this moment: then nothing. Any thread. */
+void each_object(each_fn each, void *arg);
+
+/* How many objects the program has loaded so far; UINT64_MAX: not known. Any thread. */
+uint64_t objects_loaded(void);
+
+/* From now on a fork waits until nobody of ours is in the loader's list. Any thread. */
+void objects_watch_forks(void);
+
+/* Fills in what the headers say. Any thread. */
+void object_read(struct object *o, const struct dl_phdr_info *info);
+
+/* The address of the function @name that @o defines; 0: none. */
+uintptr_t object_defines(const struct object *o, const char *name);
+
+/* A library that @o was linked with and whose name begins with @prefix; NULL: none. Any thread. */
+const char *object_needs(const struct object *o, const char *prefix);
+
+/* The name under which @o satisfies other objects' needs (DT_SONAME); "": none. */
+const char *object_soname(const struct object *o);
+
+/* Calls @take for each import. */
+void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
+                    void *arg);
+
+/* What a slot holds. */
+uintptr_t slot_held(uintptr_t slot);
+
+/* Returns false when ld.so may still write to that page. */
+bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value);
+
+/* An address as a pointer. */
+const void *pointer_to(uintptr_t address);

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Backend for PyTorch with OpenMP, from Python: at a safe point of the main thread the number of
+ * threads changes as by torch.set_num_threads(). This part runs on the control thread: it finds
+ * PyTorch and puts stubs into its slots, keeps the target, and asks for safe points.
+ */
+#include "agent/runtimes/pytorch/pytorch.h"
+#include "agent/agent.h"
+#include "agent/compat.h"
+#include "agent/process/limit.h"
+#include "agent/process/objects.h"
+#include "agent/process/python.h"
+
+#include "base/cleanup.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STUBS_MAX 8
+#define TRIES_MAX 100 /* ticks to wait for ld.so to finish PyTorch */
+
+struct pytorch_state pytorch;
+
+static _Atomic bool present; /* PyTorch has been loaded */
+static _Atomic bool asked;   /* for a safe point of Python */
+
+static const char *const runtimes[] = {"libgomp", "libomp", "libiomp5"};
+
+/* What is known of PyTorch's objects, since they were found. */
+static struct {
+    char folder[sizeof(pytorch.path)];
+    char needed[64], soname[64]; /* names of the runtime of OpenMP that it shares with who else */
+    uint64_t loads;              /* objects when PyTorch was not among them */
+    unsigned tries;
+} known;
+
+/* ---- the rule ---- */
+
+/* With a target; without one it never grows. */
+static uint32_t most(void)
+{
+    uint32_t sized = atomic_load(&pytorch.sized);
+
+    return sized ? sized : agent_config.max;
+}
+
+uint32_t pytorch_number(void)
+{
+    uint32_t own = atomic_load(&pytorch.own), target = atomic_load(&pytorch.target);
+    struct number_wish wish = {.target = target,
+                               .limit = atomic_load(&pytorch.limit),
+                               .machine = target ? most() : own,
+                               .chosen = own,
+                               .sized = !target && atomic_load(&pytorch.sized)};
+
+    return atomic_load(&pytorch.may) == PYTORCH_FREE ? thread_number(own, &wish) : own;
+}
+
+void pytorch_fix(const char *note)
+{
+    int may = atomic_load(&pytorch.may);
+
+    do {
+        if (may == PYTORCH_JUDGING || may == PYTORCH_FIXED)
+            return;
+    } while (!atomic_compare_exchange_weak(&pytorch.may, &may, PYTORCH_JUDGING));
+    snprintf(pytorch.note, sizeof(pytorch.note), "%s", note);
+    atomic_store(&pytorch.may, PYTORCH_FIXED);
+    atomic_fetch_add(&pytorch.wanted, 1);
+    if (!atomic_load(&pytorch.forked))
+        agent_notify();
+}
+
+/* ---- PyTorch's objects ---- */
+
+static const char *file_of(const struct object *o)
+{
+    const char *slash = strrchr(o->path, '/');
+
+    return slash ? slash + 1 : o->path;
+}
+
+/* A way through the list for PyTorch. */
+struct search {
+    struct pytorch_real real;
+    uintptr_t openmp; /* what PyTorch's slot for omp_set_num_threads holds */
+    bool cpu, python;
+    bool unfinished, foreign; /* some slot holds what it should not, for the moment, for good */
+    struct stub {
+        struct object object;
+        uintptr_t slot, real, ours;
+    } stubs[STUBS_MAX];
+    unsigned n;
+    struct object object; /* of which imports are read */
+};
+
+/* A slot that is to lead to @real gets the stub @ours. */
+static void take_slot(struct search *s, uintptr_t slot, uintptr_t real, uintptr_t ours)
+{
+    const struct object *o = &s->object;
+    uintptr_t held = slot_held(slot);
+
+    if (s->n == STUBS_MAX)
+        s->foreign = true;
+    else if (held == real || held == ours)
+        s->stubs[s->n++] = (struct stub){*o, slot, real, ours};
+    else if ((held >= o->start && held < o->end) || held < o->end - o->start)
+        s->unfinished = true; /* ld.so is at it, or waits for the first call */
+    else
+        s->foreign = true;
+}
+
+static void take_cpu(void *arg, const struct import *import)
+{
+    struct search *s = arg;
+
+    if (strcmp(import->name, "_ZN2at16init_num_threadsEv") == 0)
+        take_slot(s, import->slot, (uintptr_t)s->real.init, (uintptr_t)pytorch_init);
+    else if (strcmp(import->name, "omp_set_num_threads") == 0)
+        s->openmp = slot_held(import->slot);
+}
+
+static void take_python(void *arg, const struct import *import)
+{
+    struct search *s = arg;
+
+    if (strcmp(import->name, "_ZN2at15get_num_threadsEv") == 0)
+        take_slot(s, import->slot, (uintptr_t)s->real.get_number, (uintptr_t)pytorch_get_number);
+    else if (strcmp(import->name, "_ZN2at15set_num_threadsEi") == 0)
+        take_slot(s, import->slot, (uintptr_t)s->real.set_number, (uintptr_t)pytorch_set_number);
+    else if (strcmp(import->name, "_ZN2at16init_num_threadsEv") == 0)
+        take_slot(s, import->slot, (uintptr_t)s->real.init, (uintptr_t)pytorch_init);
+}
+
+#define DEFINED(member, symbol)                                                                    \
+    ((s->real.member = (__typeof__(s->real.member))pointer_to(object_defines(&o, symbol))) != NULL)
+
+static int find_cpu(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct search *s = arg;
+    struct object o;
+
+    (void)size;
+    object_read(&o, info);
+    if (!o.dynamic || strcmp(file_of(&o), "libtorch_cpu.so") != 0)
+        return 0;
+    if (strlen(o.path) >= sizeof(pytorch.path))
+        return 1;
+    s->cpu = DEFINED(get_number, "_ZN2at15get_num_threadsEv") &&
+             DEFINED(set_number, "_ZN2at15set_num_threadsEi") &&
+             DEFINED(init, "_ZN2at16init_num_threadsEv") &&
+             DEFINED(in_region, "_ZN2at18in_parallel_regionEv");
+    snprintf(pytorch.path, sizeof(pytorch.path), "%s", o.path);
+    snprintf(known.folder, sizeof(known.folder), "%.*s", (int)(file_of(&o) - o.path), o.path);
+    for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)
+        if (object_needs(&o, runtimes[i]))
+            snprintf(known.needed, sizeof(known.needed), "%s", object_needs(&o, runtimes[i]));
+    s->object = o;
+    if (s->cpu)
+        object_imports(&o, take_cpu, s);
+    return 1;
+}
+
+static int find_python(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct search *s = arg;
+    struct object o;
+
+    (void)size;
+    object_read(&o, info);
+    if (s->openmp >= o.start && s->openmp < o.end)
+        snprintf(known.soname, sizeof(known.soname), "%s", object_soname(&o));
+    if (!o.dynamic || strcmp(file_of(&o), "libtorch_python.so") != 0)
+        return 0;
+    s->object = o;
+    s->python = true;
+    object_imports(&o, take_python, s);
+    return 0;
+}
+
+/* Finds PyTorch and places its stubs. */
+static void find(uint64_t loads)
+{
+    struct search s = {.openmp = 0};
+    uintptr_t has[3] = {(uintptr_t)pytorch_get_number, (uintptr_t)pytorch_set_number,
+                        (uintptr_t)pytorch_init};
+    unsigned kinds = 0;
+
+    each_object(find_cpu, &s);
+    if (!pytorch.path[0]) {
+        known.loads = loads;
+        return;
+    }
+    if (s.cpu)
+        each_object(find_python, &s);
+    if (s.cpu && (!s.python || s.unfinished || !known.soname[0]) && known.tries++ < TRIES_MAX)
+        return; /* the rest is being loaded */
+    for (unsigned i = 0; i < s.n; i++)
+        for (unsigned kind = 0; kind < ARRAY_LEN(has); kind++)
+            kinds |= (s.stubs[i].ours == has[kind]) << kind;
+    if (!s.python || s.unfinished || s.foreign || kinds != 7 || !known.needed[0] ||
+        !known.soname[0]) {
+        pytorch_fix(s.cpu && !s.python ? "moldable: PyTorch without Python"
+                                       : "moldable: an unknown PyTorch");
+        return;
+    }
+    s.real.set_openmp = (void (*)(int))pointer_to(s.openmp);
+    pytorch.real = s.real;
+    atomic_thread_fence(memory_order_seq_cst);
+    for (unsigned i = 0; i < s.n; i++)
+        if (!slot_write(&s.stubs[i].object, s.stubs[i].slot, s.stubs[i].ours))
+            return; /* ld.so is not done: again in a moment */
+    atomic_store(&pytorch.may, PYTORCH_FREE);
+    atomic_fetch_add(&pytorch.wanted, 1);
+}
+
+/*
+ * Does @o use PyTorch's copy of OpenMP, so that it would meet the number for PyTorch, too? It may
+ * build on the number that it has met first. PyTorch's extensions, among the packages, are written
+ * for a number that torch.set_num_threads() changes; code of Inductor, elsewhere, is not.
+ */
+static bool shares(const struct object *o)
+{
+    if (!o->dynamic || strncmp(o->path, known.folder, strlen(known.folder)) == 0)
+        return false;
+    if (!object_needs(o, known.needed) && !object_needs(o, known.soname))
+        return false;
+    return !strstr(o->path, "-packages/") ||
+           (!object_needs(o, "libtorch") && !object_needs(o, "libc10"));
+}
+
+static void fix_shared(const struct object *o)
+{
+    char note[PROTO_NOTE_MAX];
+
+    snprintf(note, sizeof(note), "moldable: %.40s uses PyTorch's OpenMP, too", file_of(o));
+    pytorch_fix(note);
+}
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct object o;
+
+    (void)size;
+    *(uint64_t *)arg = info->dlpi_adds;
+    object_read(&o, info);
+    if (shares(&o))
+        fix_shared(&o);
+    return 0;
+}
+
+static void look(void)
+{
+    uint64_t loads = objects_loaded();
+
+    if (loads == UINT64_MAX)
+        return; /* the program forks */
+    if (atomic_load(&present) && atomic_load(&pytorch.may) == PYTORCH_UNSEEN &&
+        loads != known.loads)
+        find(loads);
+    if (atomic_load(&pytorch.may) != PYTORCH_FREE || atomic_load(&pytorch.loads) == loads)
+        return;
+    loads = 0;
+    each_object(look_at, &loads);
+    atomic_store(&pytorch.loads, loads);
+}
+
+/* Is the code at @arg in an object that shares PyTorch's OpenMP? */
+static int look_at_code(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct object o;
+
+    (void)size;
+    object_read(&o, info);
+    if ((uintptr_t)arg < o.start || (uintptr_t)arg >= o.end)
+        return 0;
+    if (shares(&o))
+        fix_shared(&o);
+    return 1;
+}
+
+/* Is the code at @arg in PyTorch's part for Python? */
+static int is_torch_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct object o;
+
+    (void)size;
+    object_read(&o, info);
+    if ((uintptr_t)arg < o.start || (uintptr_t)arg >= o.end)
+        return 0;
+    return strcmp(file_of(&o), "libtorch_python.so") == 0 ? 1 : -1;
+}
+
+/* PyTorch is being loaded: from now on the control thread looks for it. */
+static void begin(void)
+{
+    objects_watch_forks();
+    if (agent_start())
+        atomic_store(&present, true);
+}
+
+/*
+ * A new library that shares PyTorch's OpenMP is to meet the program's own number from the first. It
+ * builds on OpenMP's alone; PyTorch's functions, which have locks, are called at the safe point.
+ */
+static void torch_loaded(const void *code)
+{
+    if (!atomic_load(&present)) {
+        if (dl_iterate_phdr(is_torch_at, (void *)code) == 1)
+            begin();
+        return;
+    }
+    if (atomic_load(&pytorch.may) != PYTORCH_FREE || !pytorch_is_changed_here())
+        return;
+    dl_iterate_phdr(look_at_code, (void *)code);
+    if (atomic_load(&pytorch.may) == PYTORCH_FIXED)
+        pytorch.real.set_openmp((int)atomic_load(&pytorch.own));
+}
+
+/* ---- targets ---- */
+
+static int at_safe_point(void *arg)
+{
+    (void)arg;
+    atomic_store(&asked, false);
+    pytorch_at_safe_point();
+    return 0;
+}
+
+static void ask(void)
+{
+    if (!atomic_exchange(&asked, true) && !python_call_soon(at_safe_point))
+        atomic_store(&asked, false);
+}
+
+static bool torch_settled(void)
+{
+    int may = atomic_load(&pytorch.may);
+
+    if (may != PYTORCH_FREE && (may != PYTORCH_FIXED || !atomic_load(&pytorch.own)))
+        return true;
+    if (atomic_load(&pytorch.placed) == atomic_load(&pytorch.wanted))
+        return true;
+    ask();
+    return python_sleeps_long();
+}
+
+static bool torch_apply(const struct agent_target *target)
+{
+    atomic_store(&pytorch.target, target->intra);
+    atomic_store(&pytorch.limit, limit_threads(target->allowed_mcpu));
+    atomic_store(&pytorch.forked, false);
+    look();
+    atomic_fetch_add(&pytorch.wanted, 1);
+    return torch_settled();
+}
+
+static void torch_watch(uint64_t now_ns)
+{
+    (void)now_ns;
+    look();
+    torch_settled(); /* asks again for a safe point */
+    if (atomic_load(&pytorch.theirs) && atomic_load(&pytorch.may) == PYTORCH_FREE)
+        ask(); /* the library may have put the number back */
+}
+
+static void torch_measure(struct proto_ack *ack)
+{
+    uint64_t placed_ns = atomic_load(&pytorch.placed_ns);
+
+    if (placed_ns <= ack->received_ns)
+        return;
+    if (placed_ns > ack->placed_ns)
+        ack->placed_ns = placed_ns;
+    if (placed_ns - ack->received_ns > ack->longest_ns)
+        ack->longest_ns = placed_ns - ack->received_ns;
+}
+
+static bool torch_describe(struct proto_backend *b)
+{
+    uint32_t own = atomic_load(&pytorch.own);
+    int may = atomic_load(&pytorch.may);
+
+    if ((may != PYTORCH_FREE || own == 0) && may != PYTORCH_FIXED)
+        return false;
+    b->malleable = may == PYTORCH_FREE;
+    if (own == 0)
+        own = limit_affinity_cpus();
+    b->max_intra = b->malleable && most() > own ? most() : own;
+    b->target_intra = b->malleable ? pytorch_number() : own;
+    b->active_intra = atomic_load(&pytorch.own) ? atomic_load(&pytorch.ours) : own;
+    snprintf(b->name, sizeof(b->name), "pytorch");
+    snprintf(b->version, sizeof(b->version), "%s", pytorch.version);
+    snprintf(b->note, sizeof(b->note), "%s",
+             !b->malleable                  ? pytorch.note
+             : atomic_load(&pytorch.theirs) ? "a library has set the number of threads itself"
+                                            : "");
+    return true;
+}
+
+static uint64_t torch_tasks(void)
+{
+    return 0;
+}
+
+static void torch_after_fork(void)
+{
+    atomic_store(&asked, false);
+    atomic_store(&pytorch.forked, true);
+    atomic_store(&pytorch.target, 0);
+    if (!pytorch_is_changed_here()) /* another thread of the parent is the child's main thread */
+        atomic_store(&pytorch.ours, atomic_load(&pytorch.own));
+}
+
+const struct agent_backend pytorch_backend = {
+    .name = "pytorch",
+    .needs_safe_point = true,
+    .apply = torch_apply,
+    .settled = torch_settled,
+    .measure = torch_measure,
+    .describe = torch_describe,
+    .watch = torch_watch,
+    .tasks = torch_tasks,
+    .loaded = torch_loaded,
+    .after_fork = torch_after_fork,
+};

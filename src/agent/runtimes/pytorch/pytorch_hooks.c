@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The PyTorch backend on the program's threads: the safe point, and the stubs that libtorch_python
+ * and libtorch_cpu call instead of three functions of PyTorch. While the number is the program's
+ * own, a stub costs two loads.
+ */
+#include "agent/compat.h"
+#include "agent/process/objects.h"
+#include "agent/process/python.h"
+#include "agent/runtimes/pytorch/pytorch.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Whoever compiles with Inductor has this module; an eager training does not, nor a compiler of
+ * another name. */
+#define INDUCTOR "torch._inductor.compile_fx"
+
+static __thread bool is_main __attribute__((tls_model("initial-exec"))); /* Python's */
+
+/* ---- the safe point ---- */
+
+bool pytorch_is_changed_here(void)
+{
+    return is_main && atomic_load(&pytorch.ours) != atomic_load(&pytorch.own);
+}
+
+/* torch.compile's code has the number in it, and is compiled anew, or wrong, with another one. */
+static bool compiles(void)
+{
+    if (atomic_load(&pytorch.may) != PYTORCH_FREE || !python_has_module(INDUCTOR))
+        return false;
+    pytorch_fix("moldable: torch.compile builds on the number of threads");
+    return true;
+}
+
+/* PyTorch's libraries stay loaded while we have pointers into them. */
+static bool keep_loaded(void)
+{
+    void *handle = dlopen(pytorch.path, RTLD_LAZY | RTLD_NOLOAD);
+
+    return handle && dlsym(handle, "_ZN2at15set_num_threadsEi") == (void *)pytorch.real.set_number;
+}
+
+/*
+ * The first time. A program that is still at "import torch" has not chosen a number yet; later it
+ * may have, in the moment before our stubs were in place.
+ */
+static void meet(void)
+{
+    bool by_user;
+    uint32_t given = number_of_environment(&by_user), own;
+
+    if (!keep_loaded()) {
+        pytorch_fix("moldable: an unknown PyTorch");
+        return;
+    }
+    own = (uint32_t)pytorch.real.get_number();
+    if (atomic_load(&pytorch.sized)) /* torch.set_num_threads() was first */
+        ;
+    else if (by_user && given > own) /* MKL gives no more than there are cores */
+        atomic_store(&pytorch.sized, given);
+    else if (by_user || getenv("MKL_NUM_THREADS") || (own != given && !python_imports("torch")))
+        atomic_store(&pytorch.sized, own);
+    atomic_store(&pytorch.ours, own);
+    atomic_store(&pytorch.fresh, own);
+    atomic_store(&pytorch.own, own);
+}
+
+/* The program's own number at once, before it is told to somebody who builds on it. */
+static void put_back(void)
+{
+    uint32_t own = atomic_load(&pytorch.own);
+
+    pytorch.real.set_number((int)own);
+    atomic_store(&pytorch.ours, own);
+}
+
+/* Gives this thread the number. Returns false when it has to wait. */
+static bool take_number(void)
+{
+    uint32_t own = atomic_load(&pytorch.own), ours = atomic_load(&pytorch.ours);
+    uint32_t held = (uint32_t)pytorch.real.get_number(), want;
+    bool theirs = held != ours && held != own;
+
+    /* threadpoolctl, or a library's omp_set_num_threads(): until it puts back what it has found. */
+    atomic_store(&pytorch.theirs, theirs);
+    if (theirs)
+        return true;
+    want = pytorch_number();
+    if (want == held && want == ours)
+        return true;
+    if (want != own && compiles())
+        want = own;
+    /* A new library may build on the number that it has asked for. */
+    if (want != own && atomic_load(&pytorch.loads) != objects_loaded())
+        return false;
+    atomic_store(&pytorch.touched, true); /* first: new threads are to take theirs from us */
+    pytorch.real.set_number((int)want);
+    atomic_store(&pytorch.ours, want);
+    return true;
+}
+
+static void look_around(void)
+{
+    uint64_t wanted = atomic_load(&pytorch.wanted);
+
+    if (atomic_load(&pytorch.forked)) {
+        if (pytorch_is_changed_here())
+            put_back();
+        return;
+    }
+    if (!python_prepare()) {
+        pytorch_fix("moldable: an unknown Python");
+        return;
+    }
+    if (!pytorch.version[0])
+        python_text("torch", "__version__", pytorch.version, sizeof(pytorch.version));
+    if (pytorch.real.in_region())
+        return;
+    if (atomic_load(&pytorch.own) == 0)
+        meet();
+    if (atomic_load(&pytorch.own) != 0 && !take_number())
+        return;
+    atomic_store(&pytorch.placed_ns, clock_now_ns());
+    atomic_store(&pytorch.placed, wanted);
+}
+
+void pytorch_at_safe_point(void)
+{
+    int saved = errno;
+
+    is_main = true;
+    look_around();
+    agent_notify();
+    errno = saved;
+}
+
+/* ---- stubs ---- */
+
+__attribute__((noinline, cold)) static int get_changed(int held)
+{
+    int saved = errno;
+    uint32_t ours = atomic_load(&pytorch.ours), own = atomic_load(&pytorch.own);
+    bool again =
+        atomic_load(&pytorch.forked) || compiles() || atomic_load(&pytorch.may) == PYTORCH_FIXED;
+
+    if (is_main && (uint32_t)held == ours) {
+        if (again)
+            put_back();
+        held = (int)own;
+    }
+    errno = saved;
+    return held;
+}
+
+int pytorch_get_number(void)
+{
+    int held = pytorch.real.get_number();
+
+    if (__builtin_expect(atomic_load_explicit(&pytorch.ours, memory_order_relaxed) !=
+                             atomic_load_explicit(&pytorch.own, memory_order_relaxed),
+                         0))
+        return get_changed(held);
+    return held;
+}
+
+void pytorch_set_number(int n)
+{
+    int saved;
+
+    pytorch.real.set_number(n);
+    saved = errno;
+    atomic_store(&pytorch.fresh, (uint32_t)n);
+    if (is_main) {
+        atomic_store(&pytorch.ours, (uint32_t)n);
+        atomic_store(&pytorch.own, (uint32_t)n);
+        atomic_store(&pytorch.sized, (uint32_t)n);
+        atomic_fetch_add(&pytorch.wanted, 1);
+        if (!atomic_load(&pytorch.forked))
+            agent_notify();
+    } else if (atomic_load(&pytorch.own) == 0) {
+        atomic_store(&pytorch.sized, (uint32_t)n); /* perhaps the main thread, before all this */
+    }
+    errno = saved;
+}
+
+/* Threads take the number that was set last, which may be ours for the main thread. */
+void pytorch_init(void)
+{
+    if (!atomic_load(&pytorch.touched))
+        pytorch.real.init();
+    else
+        pytorch.real.set_number((int)atomic_load(is_main ? &pytorch.ours : &pytorch.fresh));
+}
