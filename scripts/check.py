@@ -45,6 +45,7 @@ SECOND_TRY_MAX = 5  # tests of a suite that get a second try
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
            for name, folder in (("tf221", ".venv"), ("tf218", ".venv-tf218"),
                                 ("tf215", ".venv-tf215"))]
+TORCH = os.environ.get("TIDE_PYTHON_TORCH") or str(ROOT / ".venv-torch/bin/python")
 PYTEST = (f"{PYTHONS[0]} -m pytest -v -rfEs --durations=10 -p no:cacheprovider --rootdir={ROOT} "
           f"--timeout={TEST_LIMIT_S}")
 C_SOURCES = " ".join(f"'{folder}/*.{kind}'" for kind in ("c", "h", "cc")
@@ -248,6 +249,7 @@ PHASES = [
     Phase("tf221", "scripts/setup.sh tf221", light=True, limit_s=900),
     Phase("tf218", "scripts/setup.sh tf218", ("tf221",), light=True, limit_s=900),
     Phase("tf215", "scripts/setup.sh tf215", ("tf218",), light=True, limit_s=900),
+    Phase("torch", "scripts/setup.sh torch", ("tf215",), light=True, limit_s=900),
     compile_phase("gcc", "gcc", quick=True),
     unit_phase("gcc", quick=True),
     compile_phase("clang", "clang", "-Dtests=false"),  # the tests: by asan and tsan, with clang, too
@@ -294,7 +296,7 @@ PHASES = [
         diff -rq {OUT}/ui dist || {{ echo "ui/dist is old: run 'node build.mjs' in ui"; exit 1; }}
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
           (node_results, "ui", LOGS / "ui.log")),
-    pytest_phase("component", ("gcc", "tf221"), "-n 3 --dist loadfile", limit_s=1200),
+    pytest_phase("component", ("gcc", "tf221", "torch"), "-n 3 --dist loadfile", limit_s=1200),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadgroup", alone=True, limit_s=1500, again_s=600),
 ]
 
@@ -338,7 +340,7 @@ class Run:
     def begin(self, command, limit_s):
         self.limit_s, self.end = limit_s, time.monotonic() + limit_s
         env = dict(os.environ, TIDE_BUILD_DIR=str(OUT / "gcc"), PYTHONDONTWRITEBYTECODE="1",
-                   TIDE_TF_PYTHONS=":".join(PYTHONS))
+                   TIDE_TF_PYTHONS=":".join(PYTHONS), TIDE_PYTHON_TORCH=TORCH)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env=env, stdout=log,
