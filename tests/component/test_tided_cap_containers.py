@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A power cap's quota reaches the containers of a real Docker Engine, and goes with the cap or the daemon."""
 import signal
+import threading
 
 import pytest
 
-from box import boxes, connected, engine, joined  # noqa: F401
+from box import N, boxes, connected, engine, joined  # noqa: F401
 from daemon import eventually
+from engine import Proxy
 from test_tided_cap import quota as group_quota
 
 SPIN = ["/bin/sh", "-c", "while :; do :; done"]
@@ -18,10 +20,10 @@ def tided(place, engine):  # noqa: F811
     return daemon_with(place, engine, "none")
 
 
-def daemon_with(place, engine, power):  # noqa: F811
+def daemon_with(place, engine, power, *options):  # noqa: F811
     path = place.base / "tide.conf"
     path.write_text(f"[daemon]\npower={power}\npower-model=points:20,35,75,120\n")
-    daemon = place.daemon("--engine", engine.socket, "--config", path).start()
+    daemon = place.daemon("--engine", getattr(engine, "socket", engine), "--config", path, *options).start()
     if not daemon.api("GET", "/v1/machine")[1]["weights"]:
         pytest.skip("control groups cannot be written here")
     return daemon
@@ -110,3 +112,39 @@ def test_a_paused_container_leaves_its_part_of_the_cap_to_the_processes(place, e
     eventually(shared, pause=0.2)  # the processes have all of it
     spinner.act("unpause")
     eventually(lambda: shared(spinner), pause=0.2)
+
+
+def test_a_container_whose_pause_is_under_way_keeps_its_part_of_the_cap(place, engine, boxes):  # noqa: F811
+    """The policy has it give way to a process, and the engine is late: until then it runs on."""
+    proxy, late = Proxy(place.base / "engine.sock", engine.socket), threading.Event()
+
+    def wait(client, ask):
+        late.wait(30)
+        client.sendall(ask())
+    proxy.rule = lambda method, path: wait if path.endswith("/pause") else None
+    meter = place.base / "watts"
+    meter.write_text("80 W\n")
+    tided = daemon_with(place, proxy.path, f"file:{meter}", "--policy", "priority")
+    patient = boxes("patient", f"--max {N}", labels={"io.threadtide.request": str(N)})
+    connected(tided, patient)
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    cap(tided, 110)
+
+    def most():
+        meter.write_text("80 W\n")
+        return tided.api("GET", "/v1/power/cap")[1]["most_mcpu"]
+
+    def shared():
+        """Five times in a row the processes have less than the cap leaves to jobs, which is enough to divide."""
+        return all(most() >= 3 * LEAST_MCPU and 1000 * (group_quota(tided) or N) + LEAST_MCPU / 2 <= most()
+                   for _ in range(5))
+    try:
+        eventually(lambda: most() >= 3 * LEAST_MCPU and quota(patient), pause=0.2)
+        assert tided.api("POST", "/v1/jobs", {"pid": tided.peer().pid, "queue": True, "priority": 10, "request": N,
+                                              "name": "urgent"})[0] == 201
+        eventually(lambda: any(path.endswith("/pause") for _, path in proxy.calls))
+        eventually(shared, guard=6, pause=0.1)
+        assert not patient.inspect()["State"]["Paused"]
+    finally:
+        late.set()
+        proxy.end()

@@ -179,13 +179,19 @@ static uint32_t part_of(const struct backstop *b, const struct job *j, uint32_t 
     return own && own < part ? own : part;
 }
 
+/* A job that shall pause runs on until its engine has done that; a paused one uses nothing. */
+static bool uses_part(const struct job *j)
+{
+    return !j->observed.frozen && (j->admission.wanted || j->admission.phase == JOB_RUNNING);
+}
+
 /* Returns what all parts of containers add up to. */
 static uint32_t divide(const struct backstop *b)
 {
     uint32_t shares = 0, sum = 0;
 
     for (const struct job *j = b->daemon->jobs->first; j; j = j->next)
-        if (j->admission.wanted && !j->observed.frozen)
+        if (uses_part(j))
             shares += share_of(j);
     for (struct job *j = b->daemon->jobs->first; j; j = j->next)
         if (j->confine->is_remote) {
@@ -193,8 +199,8 @@ static uint32_t divide(const struct backstop *b)
 
             if (part < j->wanted.quota_mcpu)
                 j->wanted.quota_mcpu = part;
-            if (j->admission.wanted && !j->observed.frozen)
-                sum += part; /* a paused one uses none of it */
+            if (uses_part(j))
+                sum += part;
         }
     return sum;
 }
