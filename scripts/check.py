@@ -234,7 +234,7 @@ def machine_phase(name, options, tests, image="machine"):
                 {shlex.quote(f"tests/cluster/inside.sh {what}")} || status=$?
             mv {results}/junit.xml {file} || true
             exit $status"""
-    return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, again_s=450)
+    return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, limit_s=700, again_s=650)
 
 
 # The component tests that say something new on cgroup v2; each takes ten times as long there.

@@ -129,7 +129,7 @@ def arguments():
     parser.add_argument("--systemd", action="store_true", help="as process 1")
     parser.add_argument("--wire", type=int, help="its network: the descriptor of a tap device")
     parser.add_argument("--drive", type=pathlib.Path, help="one more, read-only: /dev/vdd")
-    parser.add_argument("--limit", type=int, default=420, help="seconds")
+    parser.add_argument("--limit", type=int, default=600, help="seconds")
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--console", type=pathlib.Path, help="what its kernel says (RESULTS/console)")
     parser.add_argument("out", type=pathlib.Path)

@@ -16,8 +16,7 @@ from program import run  # noqa: F401 (a fixture)
 PYTHON = os.environ.get("TIDE_PYTHON_TORCH")
 LONG_S = 10 * GUARD_S  # compilers run
 WORK = pathlib.Path(__file__).parent / "pytorch" / "work.py"
-pytestmark = pytest.mark.skipif(not PYTHON or not os.path.exists(PYTHON),
-                                reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
 
 
 @pytest.fixture
@@ -224,3 +223,11 @@ def test_the_agent_can_be_turned_off(torch_program, tided):
     assert ask(program, "real() == torch.get_num_threads() == own") == "True"
     assert not [j for j in tided.jobs() if program.process.pid in j["pids"]]
     program.end()
+
+
+def test_a_program_whose_threads_openmp_binds_is_left_alone(torch_program, tided):
+    """Its main thread is allowed one core from its first region on, and the process is not."""
+    program = torch_program(OMP_PROC_BIND="true")
+    own = ask(program, "torch.get_num_threads()")
+    assert [ask(program, "real()") for _ in range(3)] == [own] * 3
+    assert tided.jobs() == []

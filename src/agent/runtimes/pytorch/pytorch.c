@@ -14,7 +14,9 @@
 #include "base/cleanup.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define STUBS_MAX 8
 #define TRIES_MAX 100 /* ticks to wait for ld.so to finish PyTorch */
@@ -36,24 +38,22 @@ static struct {
 
 /* ---- the rule ---- */
 
-/* With a target; without one it never grows. */
+/* The largest number that a target can give it. */
 static uint32_t most(void)
 {
-    uint32_t sized = atomic_load(&pytorch.sized);
+    uint32_t sized = atomic_load(&pytorch.sized), own = atomic_load(&pytorch.own);
+    uint32_t limit = sized ? sized : agent_config.max;
 
-    return sized ? sized : agent_config.max;
+    return limit > own ? limit : own;
 }
 
 uint32_t pytorch_number(void)
 {
-    uint32_t own = atomic_load(&pytorch.own), target = atomic_load(&pytorch.target);
-    struct number_wish wish = {.target = target,
-                               .limit = atomic_load(&pytorch.limit),
-                               .machine = target ? most() : own,
-                               .chosen = own,
-                               .sized = !target && atomic_load(&pytorch.sized)};
+    uint32_t target = atomic_load(&pytorch.target);
 
-    return atomic_load(&pytorch.may) == PYTORCH_FREE ? thread_number(own, &wish) : own;
+    if (target == 0 || atomic_load(&pytorch.may) != PYTORCH_FREE)
+        return atomic_load(&pytorch.own);
+    return target < most() ? target : most();
 }
 
 void pytorch_fix(const char *note)
@@ -291,9 +291,33 @@ static int is_torch_at(struct dl_phdr_info *info, size_t size, void *arg)
     return strcmp(file_of(&o), "libtorch_python.so") == 0 ? 1 : -1;
 }
 
+/*
+ * OpenMP binds its threads. The main thread is then allowed one core, which the agent would report
+ * as the process's; and threads that a target makes would share the others' places.
+ */
+static bool binds_threads(void)
+{
+    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+                                        "KMP_AFFINITY"};
+    static const char *const none[] = {"", "false", "none", "disabled"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+        bool binds = value != NULL;
+
+        for (size_t k = 0; value && k < ARRAY_LEN(none); k++)
+            binds = binds && strcasecmp(value, none[k]) != 0;
+        if (binds)
+            return true;
+    }
+    return false;
+}
+
 /* PyTorch is being loaded: from now on the control thread looks for it. */
 static void begin(void)
 {
+    if (binds_threads())
+        return;
     objects_watch_forks();
     if (agent_start())
         atomic_store(&present, true);
@@ -348,7 +372,6 @@ static bool torch_settled(void)
 static bool torch_apply(const struct agent_target *target)
 {
     atomic_store(&pytorch.target, target->intra);
-    atomic_store(&pytorch.limit, limit_threads(target->allowed_mcpu));
     atomic_store(&pytorch.forked, false);
     look();
     atomic_fetch_add(&pytorch.wanted, 1);
@@ -386,7 +409,7 @@ static bool torch_describe(struct proto_backend *b)
     b->malleable = may == PYTORCH_FREE;
     if (own == 0)
         own = limit_affinity_cpus();
-    b->max_intra = b->malleable && most() > own ? most() : own;
+    b->max_intra = b->malleable ? most() : own;
     b->target_intra = b->malleable ? pytorch_number() : own;
     b->active_intra = atomic_load(&pytorch.own) ? atomic_load(&pytorch.ours) : own;
     snprintf(b->name, sizeof(b->name), "pytorch");

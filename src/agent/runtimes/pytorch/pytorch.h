@@ -41,7 +41,6 @@ struct pytorch_state {
     _Atomic bool theirs;     /* a library has set another number for the moment */
     _Atomic bool forked;     /* the child of a fork, in which the agent does not run */
     _Atomic uint32_t target; /* 0: none */
-    _Atomic uint32_t limit;  /* cores of the process */
     _Atomic uint64_t loads;  /* objects loaded when all had been looked at; 0: not all */
     _Atomic uint64_t wanted; /* grows with each change of what is asked for */
     _Atomic uint64_t placed; /* … and what the main thread has last taken */
