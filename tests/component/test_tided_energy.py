@@ -252,7 +252,8 @@ def test_a_coarse_counter_loses_nothing(world):
     watts = {p["power"]["uw"] for p in seen} - {None}
     assert 0 not in watts and max(watts) < 80e6
     assert seen[-1]["energy"]["uj"] <= tree.used["intel-rapl:1"] + 100e6
-    assert len({p["energy"]["gap_ms"] for p in seen if p["energy"]["uj"]}) == 1
+    # Until the tree became coarse it told what is finer: that may fall once, by less than a step.
+    assert len({p["energy"]["gap_ms"] for p in seen if (p["energy"]["uj"] or 0) > 100e6}) == 1
     check_sum(seen[-1])
 
 
