@@ -195,10 +195,26 @@ def test_a_main_thread_in_a_lock_keeps_nobody_waiting(torch_program):
     program.expect("awake", 2)
 
 
-def test_a_training_without_an_order_is_bitwise_stocks(torch_program):
+def test_the_bits_are_stocks_with_the_same_number(torch_program):
     program = torch_program()
     shown(program)
-    assert ask(program, "*training(300)") == plain("training", "300")
+    own = ask(program, "own")
+    stock = {n: plain("training", "100", *n) for n in ((), ("1",), ("5",))}
+    assert stock[()] != stock["1",] != stock["5",] != stock[()], "the training does not show the number"
+    for n in ("1", "5"):
+        follows(program, int(n))
+        assert ask(program, "*training(100)") == stock[n,]
+    follows(program, int(own))
+    assert ask(program, "*training(100)") == stock[()]
+
+
+def test_a_training_whose_target_never_moves_is_bitwise_stocks(torch_program):
+    stock, own = plain("training", "100"), str(len(os.sched_getaffinity(0)))
+    program = torch_program(TIDE_MAX=own)
+    if ask(program, "own") != own:
+        pytest.skip("PyTorch has another number by itself than there are cores")
+    becomes(program, target=int(own), active=int(own))
+    assert ask(program, "*training(100)") == stock
 
 
 def test_random_targets_leave_the_loss_in_the_range_of_fixed_numbers(torch_program):

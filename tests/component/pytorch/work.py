@@ -91,10 +91,11 @@ def sleep_in_lock():
     lock.release()
 
 
-def model(seed=1, width=512):
-    torch.manual_seed(seed)
-    net = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 1))
-    return net, torch.optim.Adam(net.parameters(), 1e-3), torch.randn(128, width), torch.randn(128, 1)
+def model(width=128, rows=1024):
+    """Its loss is a sum in parts, one for each thread, so that other numbers of threads give other bits."""
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, width))
+    return net, torch.optim.Adam(net.parameters(), 1e-3), torch.randn(rows, width), torch.randn(rows, width)
 
 
 def train(net, optimizer, x, y):
@@ -113,8 +114,8 @@ def training(steps):
 
 
 def result(parts, loss):
-    """The loss, and a sum of all weights' bits."""
-    bits = b"".join(p.detach().numpy().tobytes() for p in parts[0].parameters())
+    """The loss, and a sum of its bits and those of all weights."""
+    bits = b"".join(p.detach().numpy().tobytes() for p in (loss, *parts[0].parameters()))
     return loss.item().hex(), hashlib.sha256(bits).hexdigest()
 
 
@@ -129,7 +130,7 @@ def compile_model(**options):
 
 
 def main():
-    parts = model(width=64)
+    parts = model(64, 64)
     say("begun")
     while True:
         train(*parts)
