@@ -340,7 +340,7 @@ class Run:
     def begin(self, command, limit_s):
         self.limit_s, self.end = limit_s, time.monotonic() + limit_s
         env = dict(os.environ, TIDE_BUILD_DIR=str(OUT / "gcc"), PYTHONDONTWRITEBYTECODE="1",
-                   TIDE_TF_PYTHONS=":".join(PYTHONS), TIDE_PYTHON_TORCH=TORCH)
+                   TIDE_TF_PYTHONS=":".join(PYTHONS), TIDE_TORCH_PYTHON=TORCH)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env=env, stdout=log,

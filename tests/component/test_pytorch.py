@@ -13,7 +13,7 @@ import pytest
 from daemon import GUARD_S, eventually
 from program import run  # noqa: F401 (a fixture)
 
-PYTHON = os.environ.get("TIDE_PYTHON_TORCH")
+PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 LONG_S = 10 * GUARD_S  # compilers run
 WORK = pathlib.Path(__file__).parent / "pytorch" / "work.py"
 pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
