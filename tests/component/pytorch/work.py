@@ -107,16 +107,11 @@ def train(net, optimizer, x, y):
 
 
 def training(steps):
+    """The last loss, and a sum of the bits of all losses and weights."""
     parts = model()
-    for _ in range(steps):
-        loss = train(*parts)
-    return result(parts, loss)
-
-
-def result(parts, loss):
-    """The loss, and a sum of its bits and those of all weights."""
-    bits = b"".join(p.detach().numpy().tobytes() for p in (loss, *parts[0].parameters()))
-    return loss.item().hex(), hashlib.sha256(bits).hexdigest()
+    losses = [train(*parts).detach() for _ in range(steps)]
+    bits = b"".join(p.detach().numpy().tobytes() for p in (*losses, *parts[0].parameters()))
+    return losses[-1].item().hex(), hashlib.sha256(bits).hexdigest()
 
 
 def compile_model(**options):
