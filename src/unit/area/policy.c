@@ -151,8 +151,9 @@ static struct budget today(const struct policy *p, const struct rule_view *v, ui
                            .end_utc_s = p->spend.end_s};
 }
 
-/* By a budget that others share, where nobody lends: what the last lease of this day came to (all
- * units' leases together came to what was left), or the part that the policy says. */
+/* What a budget that others share leaves this unit while nobody lends: what the last lease of this
+ * day came to (all units' leases together came to what was left), or the part that the policy says.
+ */
 static uint64_t part_alone(const struct policy *p, const struct rule_view *v,
                            const struct power_rule *r)
 {

@@ -21,6 +21,7 @@
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/cleanup.h"
+#include "base/fnv.h"
 
 #include <linux/membarrier.h>
 #include <stdio.h>
@@ -460,17 +461,12 @@ static bool take(struct look *look, struct user *u, struct seen_object *s)
     return done;
 }
 
-/* FNV-1a of the path and the headers. */
+/* An object that is loaded where another one was has another path, or other headers. */
 static uint32_t key_of(const struct dl_phdr_info *info)
 {
-    const unsigned char *headers = (const unsigned char *)info->dlpi_phdr;
-    uint32_t key = 2166136261u;
+    uint64_t key = fnv_text(FNV_START, info->dlpi_name ? info->dlpi_name : "");
 
-    for (const char *c = info->dlpi_name; c && *c; c++)
-        key = (key ^ (unsigned char)*c) * 16777619u;
-    for (size_t i = 0; i < info->dlpi_phnum * sizeof(*info->dlpi_phdr); i++)
-        key = (key ^ headers[i]) * 16777619u;
-    return key;
+    return (uint32_t)fnv_bytes(key, info->dlpi_phdr, info->dlpi_phnum * sizeof(*info->dlpi_phdr));
 }
 
 /* NULL: there is no room for a further object. */
