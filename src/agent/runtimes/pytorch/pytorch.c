@@ -99,12 +99,11 @@ static void take_slot(struct search *s, uintptr_t slot, uintptr_t real, uintptr_
 {
     const struct object *o = &s->object;
     uintptr_t held = slot_held(slot);
+    bool expected = held == real || held == ours;
 
-    if (s->n == STUBS_MAX)
-        s->foreign = true;
-    else if (held == real || held == ours)
+    if (expected && s->n < STUBS_MAX)
         s->stubs[s->n++] = (struct stub){*o, slot, real, ours};
-    else if ((held >= o->start && held < o->end) || held < o->end - o->start)
+    else if (!expected && ((held >= o->start && held < o->end) || held < o->end - o->start))
         s->unfinished = true; /* ld.so is at it, or waits for the first call */
     else
         s->foreign = true;
