@@ -36,6 +36,11 @@ def openmp():
     return ctypes.CDLL(re.search(r"/\S*/torch/lib/libgomp\S*", maps)[0])
 
 
+def lightgbm_path():
+    import importlib.util
+    return str(pathlib.Path(importlib.util.find_spec("lightgbm").origin).parent / "lib" / "lib_lightgbm.so")
+
+
 def team():
     """Threads that take part in regions: those that use processor time meanwhile."""
     def times():
