@@ -105,7 +105,8 @@ def test_a_job_tells_how_it_was_started(tide, tmp_path):
     assert tide.job("sum")["sized"] == 3
 
 
-def test_what_the_agent_governs_is_malleable_whatever_is_known_of_its_kind(tide, tmp_path):
+def test_what_the_agent_governs_is_malleable_whatever_is_known_of_its_kind(tide, tmp_path, monkeypatch):
+    monkeypatch.setitem(tide.env, "TIDE_OPENMP", "on")
     built(tmp_path, "loop.c", """#include <unistd.h>
         int main(void) { for (volatile long n = 0;; n++) {
             #pragma omp parallel
