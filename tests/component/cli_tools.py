@@ -196,12 +196,17 @@ class Queue:
         if self.process and self.process.poll() is None:
             self.stop(signal.SIGTERM)
         self.tide.wait(lambda: "tided-guardian" not in map(name_of, self.processes()))
+        self.tide.wait(self.all_killed)
+
+    def all_killed(self):
+        """Looks twice: a process in the middle of exec() shows no environment."""
         for pid in list(self.processes()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-        self.tide.wait(lambda: not list(self.processes()))
+        time.sleep(0.05)
+        return not list(self.processes())
 
 
 @pytest.fixture
