@@ -47,6 +47,17 @@ struct agent_backend {
     void (*after_fork)(void); /* called in the child, which has none of the parent's threads */
 };
 
+/* measure() of a backend whose threads were all in place at @placed_ns. */
+static inline void agent_measure(struct proto_ack *ack, uint64_t placed_ns)
+{
+    if (placed_ns <= ack->received_ns)
+        return;
+    if (placed_ns > ack->placed_ns)
+        ack->placed_ns = placed_ns;
+    if (placed_ns - ack->received_ns > ack->longest_ns)
+        ack->longest_ns = placed_ns - ack->received_ns;
+}
+
 extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend,
     pytorch_backend;
 

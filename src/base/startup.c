@@ -203,6 +203,19 @@ bool startup_sized(const struct startup *s)
     return false;
 }
 
+const struct startup_row *startup_row_of(const char *name)
+{
+    for (size_t i = 0; i < startup_rows; i++)
+        if (strcmp(startup_table[i].name, name) == 0)
+            return &startup_table[i];
+    return NULL;
+}
+
+bool startup_is_set(const struct startup *s, const struct startup_row *row)
+{
+    return s->set >> (row - startup_table) & 1;
+}
+
 const char *startup_own(const struct startup_row *row, const struct startup *earlier,
                         const char *present)
 {
@@ -211,8 +224,7 @@ const char *startup_own(const struct startup_row *row, const struct startup *ear
 
     if (row->ours)
         return NULL;
-    if (!present || !(earlier->set >> (row - startup_table) & 1) ||
-        !startup_value(row, earlier, value))
+    if (!present || !startup_is_set(earlier, row) || !startup_value(row, earlier, value))
         return present;
     n = strlen(value);
     if (strncmp(present, value, n) != 0)
@@ -220,6 +232,13 @@ const char *startup_own(const struct startup_row *row, const struct startup *ear
     if (row->added && present[n] == ' ')
         return present + n + 1;
     return present[n] ? present : NULL;
+}
+
+const char *startup_own_of(const char *name, const struct startup *earlier, const char *present)
+{
+    const struct startup_row *row = startup_row_of(name);
+
+    return row ? startup_own(row, earlier, present) : present;
 }
 
 void startup_mark(const struct startup *s, char buf[STARTUP_MARK_MAX])

@@ -94,12 +94,19 @@ int startup_apply(struct startup *s, startup_lookup *lookup,
 /* True if a size was set: the program is moldable, with @s->size threads. */
 bool startup_sized(const struct startup *s);
 
+/* The row of the variable @name; NULL: none has that name. */
+const struct startup_row *startup_row_of(const char *name);
+/* True if @s has set the variable of @row. */
+bool startup_is_set(const struct startup *s, const struct startup_row *row);
+
 /*
  * Returns the user's own part of @present (NULL: unset), the value of @row's variable, when
  * @earlier has set it: NULL, @present, or what follows our words in it.
  */
 const char *startup_own(const struct startup_row *row, const struct startup *earlier,
                         const char *present);
+/* The same by name; @present for a name of no row. */
+const char *startup_own_of(const char *name, const struct startup *earlier, const char *present);
 
 void startup_mark(const struct startup *s, char buf[STARTUP_MARK_MAX]);
 bool startup_read_mark(const char *text, struct startup *ret); /* false: not a mark */

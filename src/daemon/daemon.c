@@ -156,7 +156,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     containers_tick(d->containers);
     chronicle_look(d);
     store_tick(d);
-    energy_file_tick(d);
+    energy_file_tick(d->energy_file);
     energy_history_tick(d, false);
     if (changed)
         daemon_changed(d);
@@ -547,8 +547,7 @@ static void end(struct top *t)
     if (d->agent_socket)
         agent_release_all(d);
     if (d->wake) {
-        if (d->meter)
-            energy_file_end(d);
+        d->energy_file = energy_file_free(d->energy_file);
         store_save(d);
         store_forget_engines(d);
     }
@@ -624,7 +623,8 @@ int daemon_run(const struct daemon_options *options, struct error *err)
         daemon_log("version " TIDE_VERSION " in %s, cpus: %u%s%s", d->dir, cpuset_count(&d->cpus),
                    d->weights_note[0] ? ", " : "", d->weights_note);
         store_load(d);
-        energy_file_load(d);
+        if (energy_file_new(d, &d->energy_file) < 0)
+            daemon_log("no memory for the account of energy: it ends with this daemon");
         begin_energy_history(d);
         power_caps_tick(d->power_caps);
         daemon_changed(d);

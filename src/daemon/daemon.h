@@ -82,13 +82,7 @@ struct daemon {
     struct meter *meter;
     struct power_caps *power_caps; /* NULL: a daemon of tests that knows no caps */
     struct backstop *backstop;
-    uint64_t lease_boot, lease_number; /* of the newest power lease */
-    struct group_quota {
-        uint32_t mcpu; /* on all jobs together, for a power cap; 0: none */
-        uint64_t changed_ns;
-    } group_quota;
-    uint64_t energy_file_ns; /* when its account is to be written again … */
-    int energy_file_error;   /* … and -errno of the last time; logged once */
+    struct energy_file *energy_file;
     struct machine_share *machine_share;
     struct agent_socket *agent_socket;
     struct containers *containers; /* of each watched engine */

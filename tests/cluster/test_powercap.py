@@ -160,10 +160,12 @@ def told(tided, uw):
 
 
 def unknown(tided):
-    """Its watts are unknown, and at no moment until then 0. Returns what the source's problem is."""
+    """Its watts are measured no more, and at no moment until then 0. Returns what the source's problem is.
+
+    What enough readings have taught stands in for the source; before that they are unknown."""
     seen = []
-    eventually(lambda: seen.append(power(tided)["power"]["uw"]) or seen[-1] is None, guard=60)
-    assert 0 not in seen
+    eventually(lambda: seen.append(power(tided)["power"]) or seen[-1]["uw"] is None or seen[-1]["basis"] != "measured")
+    assert 0 not in [s["uw"] for s in seen]
     return tided.api("GET", "/v1/power/sources")[1][0]["problem"]
 
 

@@ -9,16 +9,12 @@
 /* Is OMP_NUM_THREADS a size that tide chose for runtimes which keep theirs? Ours may grow. */
 static bool sized_by_tide(const char *number)
 {
+    const struct startup_row *row = startup_row_of("OMP_NUM_THREADS");
     struct startup ours;
     char value[STARTUP_VALUE_MAX];
 
-    if (!startup_read_mark(getenv(STARTUP_MARK), &ours))
-        return false;
-    for (size_t i = 0; i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, "OMP_NUM_THREADS") == 0)
-            return ours.set >> i & 1 && startup_value(&startup_table[i], &ours, value) &&
-                   strcmp(value, number) == 0;
-    return false;
+    return startup_read_mark(getenv(STARTUP_MARK), &ours) && startup_is_set(&ours, row) &&
+           startup_value(row, &ours, value) && strcmp(value, number) == 0;
 }
 
 uint32_t number_of_environment(bool *ret_by_user)

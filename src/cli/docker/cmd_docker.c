@@ -159,10 +159,7 @@ static const char *image_variable(const struct call *call, const char *name)
 
     if (!startup_read_mark(words_variable(&call->image, STARTUP_MARK), &earlier))
         return value;
-    for (size_t i = 0; value && i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, name) == 0)
-            value = startup_own(&startup_table[i], &earlier, value);
-    return value;
+    return startup_own_of(name, &earlier, value);
 }
 
 /* The variable that the container would have without tide; NULL: none. */

@@ -230,13 +230,13 @@ static bool has_malleable(const struct observation *seen)
 /* Appends "NAME=VALUE ", the value as the start-up table has it. */
 static size_t add_variable(const char *name, unsigned threads, char *buf, size_t at, size_t size)
 {
+    const struct startup_row *row = startup_row_of(name);
     struct startup s = {.size = threads};
     char value[STARTUP_VALUE_MAX];
 
     snprintf(value, sizeof(value), "%u", threads);
-    for (size_t i = 0; i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, name) == 0)
-            startup_value(&startup_table[i], &s, value);
+    if (row)
+        startup_value(row, &s, value);
     return at + (size_t)snprintf(buf + at, size - at, "%s=%s ", name, value);
 }
 

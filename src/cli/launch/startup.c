@@ -30,12 +30,7 @@ static struct startup asked(const struct launch *l)
 /* What the user himself has set; @arg: what an earlier start set. */
 static const char *lookup_own(const void *arg, const char *name)
 {
-    const char *value = lookup(NULL, name);
-
-    for (size_t i = 0; value && i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, name) == 0)
-            value = startup_own(&startup_table[i], arg, value);
-    return value;
+    return startup_own_of(name, arg, lookup(NULL, name));
 }
 
 unsigned launch_sized(const struct launch *l)
@@ -43,11 +38,8 @@ unsigned launch_sized(const struct launch *l)
     struct startup earlier = {0};
 
     startup_read_mark(getenv(STARTUP_MARK), &earlier);
-    for (size_t i = 0; i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, "OMP_NUM_THREADS") == 0 &&
-            !startup_free(&startup_table[i], lookup_own, &earlier))
-            return 0;
-    return asked(l).size;
+    return startup_free(startup_row_of("OMP_NUM_THREADS"), lookup_own, &earlier) ? asked(l).size
+                                                                                 : 0;
 }
 
 /* Leaves what the user himself has set. */

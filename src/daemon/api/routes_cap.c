@@ -47,22 +47,27 @@ static void answer_state(struct request *r)
                    view_cap(r->daemon));
 }
 
-bool request_set_cap(struct request *r, enum cap_source source, const struct cap *cap)
+void request_answer_cap(struct request *r, int e, const struct error *err)
 {
-    struct error err = {0};
-    int e = cap_set(r->daemon, source, cap, &err);
-
     if (e == -ENODATA)
         request_fail(r, HTTP_CONFLICT,
                      "Name a source (power=) or a model (power-model=) in tide.conf(5).", "%s",
-                     err.text);
+                     err->text);
+    else if (e == -ESTALE)
+        request_fail(r, HTTP_CONFLICT, "Send the newest one.", "%s", err->text);
     else if (e == -EINVAL)
-        request_fail(r, HTTP_BAD_REQUEST, "", "%s", err.text);
+        request_fail(r, HTTP_BAD_REQUEST, "", "%s", err->text);
     else if (e < 0)
-        request_fail(r, 507, "Make room there, then set it again.", "%s", err.text);
+        request_fail(r, 507, "Make room there, then set it again.", "%s", err->text);
     else
         answer_state(r);
-    return e == 0;
+}
+
+static void set_by_hand(struct request *r, const struct cap *cap)
+{
+    struct error err = {0};
+
+    request_answer_cap(r, cap_set(r->daemon, CAP_PERSON, cap, &err), &err);
 }
 
 /* ---- a person's ---- */
@@ -107,7 +112,7 @@ void routes_put_cap(struct request *r, struct job *none)
         cap.until_ns = clock_boot_ns() + (until_s * 1000 - now_ms) * NS_PER_MS;
     daemon_log("a power cap of %" PRIu64 " W is set by user %u", cap.uw / 1000000,
                (unsigned)r->who.uid);
-    request_set_cap(r, CAP_PERSON, &cap);
+    set_by_hand(r, &cap);
 }
 
 void routes_delete_cap(struct request *r, struct job *none)
@@ -117,7 +122,7 @@ void routes_delete_cap(struct request *r, struct job *none)
     if (!may_set(r))
         return;
     daemon_log("the power cap set by hand is lifted by user %u", (unsigned)r->who.uid);
-    request_set_cap(r, CAP_PERSON, &lifted);
+    set_by_hand(r, &lifted);
 }
 
 /* ---- who has fewer cores for it ---- */

@@ -39,25 +39,12 @@ static bool read_kind(struct request *r, uint32_t *ret)
     return false;
 }
 
-/* A lease that was overtaken on its way must not undo a later one. */
-static bool is_new(struct request *r, uint64_t boot, uint64_t number)
-{
-    struct daemon *d = r->daemon;
-
-    if (boot == d->lease_boot && number < d->lease_number) {
-        request_fail(r, HTTP_CONFLICT, "Send the newest one.",
-                     "the lease %" PRIu64 " is stale: %" PRIu64 " came before it", number,
-                     d->lease_number);
-        return false;
-    }
-    return true;
-}
-
 void routes_put_lease(struct request *r, struct job *none)
 {
     static const char *const fields[] = {"v",   "boot", "stamp", "number", "uw",
                                          "ttl", "kind", "floor", NULL};
     struct cap cap = {.held = true};
+    struct error err = {0};
     uint64_t boot = 0, stamp = 0, number = 0, ttl_ms = 0, v = 1;
 
     if (!may_lease(r) || !request_only_fields(r, fields) ||
@@ -75,13 +62,8 @@ void routes_put_lease(struct request *r, struct job *none)
     }
     if (cap.floor_uw > cap.uw)
         cap.floor_uw = cap.uw;
-    if (!is_new(r, boot, number))
-        return;
     cap.until_ns = clock_boot_ns() + ttl_ms * NS_PER_MS;
-    if (request_set_cap(r, CAP_LEASE, &cap)) {
-        r->daemon->lease_boot = boot;
-        r->daemon->lease_number = number;
-    }
+    request_answer_cap(r, cap_set_lease(r->daemon, boot, number, &cap, &err), &err);
 }
 
 /* ---- demand ---- */

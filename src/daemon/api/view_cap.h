@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 struct daemon;
+struct error;
 struct request;
 
 /* The cap in force, whether it is kept, all caps that stand, and the curve behind them. */
@@ -21,5 +22,5 @@ json_t *view_cap(const struct daemon *d);
 bool request_take_amount(struct request *r, const char *key, uint64_t min, uint64_t max,
                          uint64_t *ret);
 
-/* Sets one source's cap, carries it out, and answers in any case: 200, or 202 while jobs shrink. */
-bool request_set_cap(struct request *r, enum cap_source source, const struct cap *cap);
+/* Carries out what cap_set() has set, where @e is 0, and answers: 200, or 202 while jobs shrink. */
+void request_answer_cap(struct request *r, int e, const struct error *err);

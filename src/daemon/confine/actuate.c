@@ -17,8 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define QUOTA_GONE_NS (2 * NS_PER_S) /* some heartbeats */
-
 static void set_note(struct job *j, const char *text)
 {
     snprintf(j->placed.note, sizeof(j->placed.note), "%.*s", JOB_REASON_MAX - 1, text);
@@ -83,13 +81,6 @@ static void enter(struct process *p)
         fence_process(p, &j->placed.cores);
 }
 
-/* Agents see the quota of a power cap as their own, and for a moment after it was lifted. */
-static bool under_group_quota(const struct daemon *d)
-{
-    return d->group_quota.mcpu || (d->group_quota.changed_ns &&
-                                   clock_now_ns() - d->group_quota.changed_ns < QUOTA_GONE_NS);
-}
-
 static bool look_at_allowance(struct job *j)
 {
     uint32_t before = j->observed.allowed_mcpu, most = 0;
@@ -97,7 +88,7 @@ static bool look_at_allowance(struct job *j)
 
     /* Limits that we set ourselves are none of the job's own. */
     if (cpuset_count(&j->placed.cores) > 0 || j->placed.quota_mcpu != CGROUP_NO_QUOTA ||
-        under_group_quota(j->daemon))
+        job_groups_seem_limited(j->daemon->job_groups))
         return false;
     for (const struct process *p = j->processes; p; p = p->next) {
         uint32_t allowed = p->beat ? as_allowance(j->daemon, p->allowed_mcpu) : 0;

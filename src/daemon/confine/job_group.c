@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/confine/job_group.h"
 
+#include "base/clock.h"
 #include "base/failpoint.h"
 #include "daemon/confine/guardian.h"
 #include "daemon/daemon.h"
@@ -12,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AGAIN_US  20000 /* between two attempts to remove a group */
-#define TRIES_MAX 500   /* then the group stays until the daemon ends */
-#define STEP      16    /* groups tried in one turn of the loop */
+#define AGAIN_US      20000          /* between two attempts to remove a group */
+#define TRIES_MAX     500            /* then the group stays until the daemon ends */
+#define STEP          16             /* groups tried in one turn of the loop */
+#define QUOTA_GONE_NS (2 * NS_PER_S) /* some heartbeats */
 
 /* The group of an ended job. */
 struct leaving {
@@ -27,6 +29,8 @@ struct job_groups {
     struct daemon *daemon;
     sd_event_source *again;
     struct leaving *first;
+    uint32_t quota_mcpu; /* on all together, for a power cap; 0: none */
+    uint64_t quota_ns;   /* when it changed; 0: never */
 };
 
 void job_group_name(const struct job *j, char ret_name[CGROUP_NAME_MAX])
@@ -211,4 +215,22 @@ void job_group_remove(struct job *j)
     job_group_name(j, name);
     remove_group(j->daemon, name);
     j->placed.groups = 0;
+}
+
+/* ---- a quota on all together ---- */
+
+void job_groups_note_quota(struct job_groups *g, uint32_t mcpu)
+{
+    g->quota_mcpu = mcpu;
+    g->quota_ns = clock_now_ns();
+}
+
+uint32_t job_groups_quota(const struct job_groups *g)
+{
+    return g->quota_mcpu;
+}
+
+bool job_groups_seem_limited(const struct job_groups *g)
+{
+    return g && (g->quota_mcpu || (g->quota_ns && clock_now_ns() - g->quota_ns < QUOTA_GONE_NS));
 }

@@ -31,3 +31,9 @@ int job_group_enter(struct job *j, unsigned controller, struct error *err);
 void job_group_add(struct process *p);
 
 void job_group_remove(struct job *j);
+
+/* A quota of a power cap on all groups together; 0: none. Remembers it and when it changed. */
+void job_groups_note_quota(struct job_groups *g, uint32_t mcpu);
+uint32_t job_groups_quota(const struct job_groups *g);
+/* Agents see that quota as their own, and for a moment after it was lifted. Takes NULL. */
+bool job_groups_seem_limited(const struct job_groups *g);

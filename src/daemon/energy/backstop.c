@@ -150,7 +150,7 @@ static void write_quota(struct backstop *b, uint32_t mcpu)
     struct error err = {0};
     int r;
 
-    if (b->quota_failed || mcpu == d->group_quota.mcpu)
+    if (b->quota_failed || mcpu == job_groups_quota(d->job_groups))
         return;
     r = set_quota(b, mcpu, &err);
     if (r < 0 && mcpu) {
@@ -158,8 +158,7 @@ static void write_quota(struct backstop *b, uint32_t mcpu)
         b->quota_failed = true;
         mcpu = 0;
     }
-    d->group_quota.mcpu = mcpu;
-    d->group_quota.changed_ns = clock_now_ns();
+    job_groups_note_quota(d->job_groups, mcpu);
 }
 
 /* A container that gets no share, because nothing in it reports, runs nevertheless. */

@@ -39,13 +39,14 @@ struct power_caps {
     struct keeper_plan plan; /* plan.cap_uw 0: none yet */
     bool blind;              /* a cap is in force, and nothing is known of the power */
     bool told_over;
-    uint64_t over_since_ns, over_ns; /* 0: not above; time above until then */
-    struct watts named;              /* by the configuration; count 0: none */
-    struct stand_in *learnt;         /* what readings taught; the meter's */
-    uint32_t saved;                  /* samples of it in the file */
-    struct watts guessed;            /* from one reading; count 0: not yet */
-    uint32_t guessed_mcpu;           /* the load of that reading */
-    struct watts curve;              /* the best of these */
+    uint64_t over_since_ns, over_ns;   /* 0: not above; time above until then */
+    uint64_t lease_boot, lease_number; /* of the newest power lease */
+    struct watts named;                /* by the configuration; count 0: none */
+    struct stand_in *learnt;           /* what readings taught; the meter's */
+    uint32_t saved;                    /* samples of it in the file */
+    struct watts guessed;              /* from one reading; count 0: not yet */
+    uint32_t guessed_mcpu;             /* the load of that reading */
+    struct watts curve;                /* the best of these */
     sd_event_source *timer;
     sd_event_source *pace;          /* reads faster while a cap binds */
     uint64_t read_ns, read_boot_ns; /* the newest reading's time by both clocks */
@@ -355,6 +356,23 @@ int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, str
     c->caps = next;
     step(c);
     return 0;
+}
+
+int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct cap *cap,
+                  struct error *err)
+{
+    struct power_caps *c = d->power_caps;
+    int r;
+
+    if (boot == c->lease_boot && number < c->lease_number)
+        return error_set(err, -ESTALE, "the lease %" PRIu64 " is stale: %" PRIu64 " came before it",
+                         number, c->lease_number);
+    r = cap_set(d, CAP_LEASE, cap, err);
+    if (r == 0) {
+        c->lease_boot = boot;
+        c->lease_number = number;
+    }
+    return r;
 }
 
 /* ---- what others see ---- */

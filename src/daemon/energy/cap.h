@@ -56,6 +56,13 @@ bool cap_source_known(const struct daemon *d, struct error *why);
  */
 int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, struct error *err);
 
+/*
+ * The same for a lease, the @number-th that its giver has sent since its start, @boot. One that was
+ * overtaken on its way must not undo a later one: -ESTALE.
+ */
+int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct cap *cap,
+                  struct error *err);
+
 /* Fills in idle, core and cap of the machine; nothing without a cap. */
 void cap_domain(const struct daemon *d, struct policy_domain *root);
 

@@ -9,10 +9,18 @@
 #include "daemon/job/job.h"
 #include "daemon/record/state_file.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FILE_MAX 4096
 #define WRITE_NS (60 * NS_PER_S)
+
+struct energy_file {
+    struct daemon *daemon;
+    uint64_t next_ns; /* when it is to be written again */
+    int error;        /* -errno of the last time; logged once */
+};
 
 static json_t *range_to_json(const struct energy_range *e)
 {
@@ -85,7 +93,7 @@ static const struct {
     {"unattributed", offsetof(struct ledger, unattributed)},
 };
 
-void energy_file_load(struct daemon *d)
+static void load_machine(struct daemon *d)
 {
     char text[FILE_MAX];
     json_t *json = state_file_read(d->dir_fd, ENERGY_FILE, text, sizeof(text)) == 0
@@ -103,8 +111,9 @@ void energy_file_load(struct daemon *d)
     json_decref(json);
 }
 
-static void write_machine(struct daemon *d)
+static void write_machine(struct energy_file *f)
 {
+    struct daemon *d = f->daemon;
     const struct ledger *l = meter_ledger(d->meter);
     _cleanup_free_ char *text = NULL;
     json_t *json;
@@ -121,24 +130,38 @@ static void write_machine(struct daemon *d)
     text = json_dumps(json, JSON_COMPACT);
     json_decref(json);
     r = text ? state_file_write(d->dir_fd, ENERGY_FILE, text) : -ENOMEM;
-    if (r < 0 && r != d->energy_file_error)
+    if (r < 0 && r != f->error)
         daemon_log("cannot write %s/" ENERGY_FILE
                    ": %s; after a restart tided counts energy from 0",
                    d->dir, strerror(-r));
-    d->energy_file_error = r;
+    f->error = r;
 }
 
-void energy_file_tick(struct daemon *d)
+void energy_file_tick(struct energy_file *f)
 {
-    if (clock_now_ns() < d->energy_file_ns)
+    if (!f || clock_now_ns() < f->next_ns)
         return;
-    d->energy_file_ns = clock_now_ns() + WRITE_NS;
-    write_machine(d);
+    f->next_ns = clock_now_ns() + WRITE_NS;
+    write_machine(f);
 }
 
-void energy_file_end(struct daemon *d)
+int energy_file_new(struct daemon *d, struct energy_file **ret)
 {
-    write_machine(d);
-    for (struct job *j = d->jobs->first; j; j = j->next)
+    *ret = calloc(1, sizeof(**ret));
+    if (!*ret)
+        return -ENOMEM;
+    (*ret)->daemon = d;
+    load_machine(d);
+    return 0;
+}
+
+struct energy_file *energy_file_free(struct energy_file *f)
+{
+    if (!f)
+        return NULL;
+    write_machine(f);
+    for (struct job *j = f->daemon->jobs->first; j; j = j->next)
         j->dirty |= j->observed.energy.total.basis != POWER_UNKNOWN;
+    free(f);
+    return NULL;
 }

@@ -10,15 +10,16 @@
 #define ENERGY_FILE "energy"
 
 struct daemon;
+struct energy_file;
 struct job;
 
 json_t *energy_of_job_to_json(const struct job *j); /* null where nothing is known */
 /* A missing or wrong account leaves the job's empty. @json may be NULL. */
 void energy_of_job_from_json(struct job *j, const json_t *json);
 
-/* Reads the machine's account of an earlier daemon. */
-void energy_file_load(struct daemon *d);
-/* Writes it, once a minute. */
-void energy_file_tick(struct daemon *d);
-/* Writes it now, and has all jobs' files written with the next save. */
-void energy_file_end(struct daemon *d);
+/* Reads the machine's account of an earlier daemon. Returns 0 or -ENOMEM. */
+int energy_file_new(struct daemon *d, struct energy_file **ret);
+/* Writes it once a minute. Takes NULL. */
+void energy_file_tick(struct energy_file *f);
+/* Writes it now, and has all jobs' files written with the next save. Takes NULL, returns NULL. */
+struct energy_file *energy_file_free(struct energy_file *f);

@@ -170,14 +170,7 @@ static bool omp_apply(const struct agent_target *target)
 
 static void omp_measure(struct proto_ack *ack)
 {
-    uint64_t placed_ns = atomic_load(&openmp.placed_ns);
-
-    if (placed_ns <= ack->received_ns)
-        return;
-    if (placed_ns > ack->placed_ns)
-        ack->placed_ns = placed_ns;
-    if (placed_ns - ack->received_ns > ack->longest_ns)
-        ack->longest_ns = placed_ns - ack->received_ns;
+    agent_measure(ack, atomic_load(&openmp.placed_ns));
 }
 
 /* New copies, new objects and slots that ld.so has filled in are looked at within a tick. */

@@ -388,14 +388,7 @@ static void torch_watch(uint64_t now_ns)
 
 static void torch_measure(struct proto_ack *ack)
 {
-    uint64_t placed_ns = atomic_load(&pytorch.placed_ns);
-
-    if (placed_ns <= ack->received_ns)
-        return;
-    if (placed_ns > ack->placed_ns)
-        ack->placed_ns = placed_ns;
-    if (placed_ns - ack->received_ns > ack->longest_ns)
-        ack->longest_ns = placed_ns - ack->received_ns;
+    agent_measure(ack, atomic_load(&pytorch.placed_ns));
 }
 
 static bool torch_describe(struct proto_backend *b)
