@@ -39,6 +39,7 @@ TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
+REASON_MAX = 240    # characters of why a test was not good at its first try
 SECOND_TRY_MAX = 5  # tests of a suite that get a second try
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
@@ -100,15 +101,23 @@ def name_of(case):
     return re.sub(r"@[a-z]+$", "", case.get("name"))
 
 
+def reason_of(case):
+    """The first line of what a failed test said, its middle left out where it is long."""
+    text = next((end.get("message") or "" for end in case if end.tag in ("failure", "error")), "")
+    line = text.strip().split("\n")[0]
+    return line if len(line) <= REASON_MAX else f"{line[:REASON_MAX * 2 // 3]} … {line[-REASON_MAX // 3:]}"
+
+
 def pytest_results(file):
     """Of pytest, and of its second try, see suite_phase()."""
-    found = Results()
+    found, reasons = Results(), {}
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
             ends = {end.tag for end in case}
             if ends & {"failure", "error"}:
                 found.failed += 1
                 found.names += (f"{case.get('classname')}::{name_of(case)}",)
+                reasons[found.names[-1]] = reason_of(case)
             elif "skipped" in ends:
                 found.skipped += 1
             else:
@@ -116,7 +125,7 @@ def pytest_results(file):
     again = second_try(file)
     if again.exists() and found.failed <= SECOND_TRY_MAX:
         second = pytest_results(again)
-        found.flaky = tuple(name for name in found.names if name not in second.names)
+        found.flaky = tuple(f"{name} ({reasons[name]})" for name in found.names if name not in second.names)
         found.passed += second.passed
         found.failed, found.names = second.failed, second.names
     return found
@@ -415,7 +424,7 @@ class Run:
             word = "FAILED " if found.failed else "ok     "
         print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {counts}", flush=True)
         for name in found.flaky:
-            print(f"        flaky: {name} passed at the second try", flush=True)
+            print(f"        flaky, good at the second try: {name}", flush=True)
         if found.failed:
             print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
                   flush=True)

@@ -157,8 +157,9 @@ def test_phase_that_needs_the_cores_runs_alone(check, tmp_path):
 
 
 def junit(*ends):
-    cases = "".join(f"<testcase classname='t' name='n{i}'>{f'<{end}/>' if end else ''}</testcase>"
-                    for i, end in enumerate(ends))
+    def said(end, i):
+        return f"<{end} message='{end} of {i}&#10;more'/>" if end else ""
+    cases = "".join(f"<testcase classname='t' name='n{i}'>{said(end, i)}</testcase>" for i, end in enumerate(ends))
     return f"<testsuites><testsuite>{cases}</testsuite></testsuites>"
 
 
@@ -247,17 +248,19 @@ def test_second_try_of_pytest_counts(check, tmp_path):
     check.second_try(report).write_text(junit("", "error"))
     found = check.pytest_results(report)
     assert (found.passed, found.failed) == (2, 1)
-    assert (found.names, found.flaky) == (("t::n1",), ("t::n0",))
+    assert (found.names, found.flaky) == (("t::n1",), ("t::n0 (failure of 0)",))
 
 
 def test_flaky_tests_are_named_and_counted_before_the_last_line(check, tmp_path, capsys):
     report = tmp_path / "s.xml"
-    write = f"echo \"{junit('failure', '')}\" > {report}; echo \"{junit('')}\" > {check.second_try(report)}"
+    (tmp_path / "first").write_text(junit("failure", ""))
+    (tmp_path / "second").write_text(junit(""))
+    write = f"cp {tmp_path / 'first'} {report}; cp {tmp_path / 'second'} {check.second_try(report)}"
     phases = [check.Phase("s", write, results=(check.pytest_results, report, report)),
               check.Phase("bad", "false")]
     check.conclude(check.run_all(phases, 1))
     assert capsys.readouterr().out.splitlines()[-4:] == [
-        "failed: bad: as a whole", "flaky: s: t::n0", "1 flaky: passed at the second try only",
+        "failed: bad: as a whole", "flaky: s: t::n0 (failure of 0)", "1 flaky: passed at the second try only",
         "2 passed, 1 failed, 0 skipped"]
 
 
