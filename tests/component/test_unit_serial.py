@@ -92,8 +92,9 @@ def test_meters_relay_and_sensor_share_a_line(bed, line, device, tmp_path):  # n
     parent.wait(lambda p: len(p.of("meter:b")) >= 2 and p.of("meter:b")[-1]["uj"] > 1000e6)
     first, last = parent.of("meter:b")[-2:]
     known_ms = last["to"] - first["to"] - last["gap"]  # a busy machine asks late
-    # 1234.56 W up to the last reading, which is up to two seconds old: the device that is away holds up the line.
-    assert 950 < (last["uj"] - first["uj"]) / known_ms / 1000 < 1270
+    # 1234.56 W up to the last reading, which is up to two seconds old when a record begins or ends: the device that
+    # is away holds up the line.
+    assert 950 < (last["uj"] - first["uj"]) / known_ms / 1000 < 1520
     ident = hub.command("pump", False, MONDAY_17 + 3000)
     parent.wait(lambda p: any(e["data"].get("id") == ident and e["data"]["state"] == "done" for e in p.events if e["type"] == "switch"))
     assert device.said == ["coil 2 off\n"]

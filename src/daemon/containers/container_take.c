@@ -111,6 +111,7 @@ static int join(struct container *c, const struct engine_container *seen, struct
     if (r < 0)
         return r;
     take_over(c, starter, seen->pid, req);
+    daemon_store_now(starter->daemon);          /* the next daemon has to know whose it is */
     if (starter->admission.phase == JOB_PAUSED) /* paused before the start */
         starter->confine->set_paused(starter, true);
     if (starter->admission.ending)
