@@ -16,6 +16,7 @@ all:
 
 demo: all
 	@scripts/setup.sh tf221
+	@scripts/setup.sh torch || echo 'demo: no PyTorch and XGBoost here, so TensorFlow alone'
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py
 
 demo-docker: all
@@ -90,7 +91,7 @@ clean:
 
 help:
 	@echo 'make              build: $(BUILD)/tide, $(BUILD)/tided, $(BUILD)/libtide.so, the agent'
-	@echo 'make demo         three trainings share this machine, without and with Threadtide'
+	@echo 'make demo         TensorFlow, PyTorch, XGBoost and a forest share this machine, without and with Threadtide'
 	@echo 'make demo-docker  the same in containers of a Docker Engine (as root)'
 	@echo 'make demo-cluster a training on Kubernetes grows and shrinks (control plane and node of its own; as root)'
 	@echo 'make demo-energy  a laboratory with less power from 18:00 on: hub, three areas, three trainings; six minutes'

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import sys
@@ -134,8 +135,17 @@ class Job:
                 "waited_s": round(self.waited_s, 3) if self.child else None, "threads": self.threads, **self.result}
 
 
+def busy_s():
+    """Processor time since the boot: of the machine, and of this program and its children that have ended."""
+    fields = [int(f) for f in open("/proc/stat", encoding="ascii").readline().split()[1:9]]
+    own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return ((sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK"),
+            sum(usage.ru_utime + usage.ru_stime for usage in own))
+
+
 class Mix:
     job = Job
+    others = None  # the part of the machine that other programs used, of 1; None: not known
 
     def __init__(self, specs, folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,7 +155,7 @@ class Mix:
         """Runs all to their end; returns a summary of each job. Leaves no process, whatever happens."""
         self.jobs = [self.job(s, self.folder / f"{side.key}-{s.name}.jsonl",
                          self.folder / f"{side.key}-{s.name}.txt") for s in self.specs]
-        begin = time.monotonic()
+        begin, (machine, ours) = time.monotonic(), busy_s()
         try:
             while any(job.finished is None for job in self.jobs):
                 self.turn(side, data, time.monotonic() - begin)
@@ -153,6 +163,9 @@ class Mix:
                 time.sleep(POLL_S)
         finally:
             self.end_all()
+        if side.child:  # else nobody knows which programs are the demo's
+            machine_now, ours_now = busy_s()
+            self.others = max(0.0, (machine_now - machine - ours_now + ours) / (time.monotonic() - begin) / os.cpu_count())
         return [job.summary() for job in self.jobs]
 
     def turn(self, side, data, now):

@@ -61,6 +61,12 @@ def speed_table(rounds):
     return rows
 
 
+def others_text(others):
+    """What the machine did for nobody of the demo."""
+    return (f"other programs used {others['stock']:.0%} of the machine in the stock pass, "
+            f"{others['threadtide']:.0%} in Threadtide's")
+
+
 def job_table(rounds):
     """Finishing times of the last round, beside the results of every job."""
     rows = [["job", "arrives", "finishes, stock", "Threadtide", "turnaround"]]

@@ -7,7 +7,7 @@ import sys
 
 PLAIN_EVERY_S = 5.0
 BAR = 16
-COLOURS = {"cnn": "34", "mlp": "33", "attention": "32"}
+COLOURS = {"cnn": "34", "mlp": "33", "transformer": "33", "attention": "32", "xgboost": "32", "forest": "35"}
 
 
 class Screen:

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mix that servers really run, for demo/run.py: TensorFlow, PyTorch, XGBoost and a forest, arrivals apart.
 
-    rounds.append({side.key: servers.Mix(servers.MIX, out).run(side, data, view) for side in sides})
-    report.print_table(servers.table(rounds))
-
-Sides are Stock and Threadtide of this module. PyTorch and the others come from an interpreter of their own
+PyTorch and the others come from an interpreter of their own
 (TIDE_PYTHON_TORCH, else .venv-torch: `scripts/setup.sh torch`), TensorFlow from the demo's.
 """
 
+import collections.abc
+import dataclasses
 import json
 import os
 import pathlib
@@ -25,6 +24,21 @@ KINDS = {"cnn": "TensorFlow", "transformer": "PyTorch", "xgboost": "XGBoost", "f
 
 MIX = (mix.Spec("cnn", 0), mix.Spec("transformer", 8), mix.Spec("xgboost", 16), mix.Spec("forest", 24))
 QUICK = (mix.Spec("cnn", 0, 1), mix.Spec("transformer", 1, 1), mix.Spec("xgboost", 2, 5), mix.Spec("forest", 3, 5))
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A mix, and the sides that can run and watch it."""
+
+    specs: tuple
+    quick: tuple
+    mix: type
+    stock: type
+    threadtide: type
+    table: collections.abc.Callable  # of the jobs
+    imports: tuple  # commands that load what the programs will
+    what: str
+    start: str
 
 
 class Job(mix.Job):
@@ -73,3 +87,8 @@ def table(rounds):
     """Each program's turnaround both ways, and its gain: as report.job_table(), with what it runs."""
     rows = report.job_table(rounds)
     return [[row[0], "runtime" if n == 0 else KINDS[row[0]], *row[1:]] for n, row in enumerate(rows)]
+
+
+CASE = Case(specs=MIX, quick=QUICK, mix=Mix, stock=Stock, threadtide=Threadtide, table=table,
+            imports=((PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"),),
+            what="TensorFlow, PyTorch, XGBoost and a forest", start="Each starts with a thread for every core.")

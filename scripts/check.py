@@ -290,7 +290,7 @@ PHASES = [
     unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
           ("clang",), limit_s=1200),
-    Phase("fuzz", f"scripts/run-fuzzers.sh 4 {OUT}/fuzz 1", ("clang",),
+    Phase("fuzz", f"scripts/run-fuzzers.sh 2 {OUT}/fuzz 1", ("clang",),
           (summary_results, "fuzz", LOGS / "fuzz.log")),
     Phase("models", f"tests/models/run.py {OUT}/models",
           (), (summary_results, "models", LOGS / "models.log")),
