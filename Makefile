@@ -16,8 +16,8 @@ all:
 
 demo: all
 	@scripts/setup.sh tf221
-	@scripts/setup.sh torch || echo 'demo: no PyTorch and XGBoost here, so TensorFlow alone'
-	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py
+	@[ "$(MIX)" = tensorflow ] || scripts/setup.sh torch || echo 'demo: PyTorch and XGBoost cannot be installed here, see above: TensorFlow alone'
+	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py $(if $(MIX),--mix $(MIX))
 
 demo-docker: all
 	@scripts/setup.sh tf221 docker

@@ -136,11 +136,26 @@ class Job:
 
 
 def busy_s():
-    """Processor time since the boot: of the machine, and of this program and its children that have ended."""
-    fields = [int(f) for f in open("/proc/stat", encoding="ascii").readline().split()[1:9]]
+    """Processor time since the boot of the processors that the demo may use, and that of this program and its ended
+    children. What a virtual machine's neighbours have taken is in neither."""
+    names = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+    busy = 0
+    for line in open("/proc/stat", encoding="ascii"):
+        name, *fields = line.split()
+        if name in names:
+            user, nice, system, _, _, irq, softirq = map(int, fields[:7])
+            busy += user + nice + system + irq + softirq
     own = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return ((sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK"),
-            sum(usage.ru_utime + usage.ru_stime for usage in own))
+    return busy / os.sysconf("SC_CLK_TCK"), sum(usage.ru_utime + usage.ru_stime for usage in own)
+
+
+def others_share(before, after, seconds, more):
+    """The part of the processors that other programs used, of 1; None where /proc/stat does not tell.
+
+    @more: seconds of processor time of what belongs to the demo and is no child of it."""
+    machine, ours = after[0] - before[0], after[1] - before[1] + more
+    share = (machine - ours) / seconds / len(os.sched_getaffinity(0))
+    return None if machine <= 0 or share < -0.05 else max(0.0, share)
 
 
 class Mix:
@@ -155,7 +170,7 @@ class Mix:
         """Runs all to their end; returns a summary of each job. Leaves no process, whatever happens."""
         self.jobs = [self.job(s, self.folder / f"{side.key}-{s.name}.jsonl",
                          self.folder / f"{side.key}-{s.name}.txt") for s in self.specs]
-        begin, (machine, ours) = time.monotonic(), busy_s()
+        begin, before = time.monotonic(), busy_s()
         try:
             while any(job.finished is None for job in self.jobs):
                 self.turn(side, data, time.monotonic() - begin)
@@ -164,8 +179,7 @@ class Mix:
         finally:
             self.end_all()
         if side.child:  # else nobody knows which programs are the demo's
-            machine_now, ours_now = busy_s()
-            self.others = max(0.0, (machine_now - machine - ours_now + ours) / (time.monotonic() - begin) / os.cpu_count())
+            self.others = others_share(before, busy_s(), time.monotonic() - begin, side.daemon_s())
         return [job.summary() for job in self.jobs]
 
     def turn(self, side, data, now):

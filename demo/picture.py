@@ -114,7 +114,7 @@ def lane(canvas, y, job, colour, most):
     canvas.line(LEFT, base, WIDTH - RIGHT, base, "grid")
     blocks = list(spans(job))
     first = blocks[0][0] if blocks else job["finished_s"]
-    canvas.box(job["arrival_s"], first, base - 6, 6, "wait", "Python and TensorFlow start")
+    canvas.box(job["arrival_s"], first, base - 6, 6, "wait", "the program starts")
     for begin, end, threads in blocks:
         height = LANE * threads / most
         label = f"{threads} thread{'s' * (threads != 1)}"
@@ -161,7 +161,7 @@ def grid_lines(canvas, top, bottom):
 def legend(canvas, y, cores):
     x = LEFT
     for style, text, room in (
-            ("wait", "TensorFlow starts", 138), ("job0", "active threads (height)", 172),
+            ("wait", "the program starts", 138), ("job0", "active threads (height)", 172),
             ("over", f"more threads than the {cores} cores can run", 0)):
         canvas.parts.append(f'<rect x="{x}" y="{y - 10}" width="22" height="12" class="{style}"/>')
         canvas.text(x + 29, y, text, "quiet")

@@ -44,12 +44,12 @@ def geometric_mean(values):
     return math.exp(statistics.fmean(map(math.log, values)))
 
 
-def speed_table(rounds):
+def speed_table(rounds, chosen=MEASURES):
     stock = [measures(one["stock"]) for one in rounds]
     tide = [measures(one["threadtide"]) for one in rounds]
     several = f"gain, mean of {len(rounds)} rounds (range)"
     rows = [["", "stock", "Threadtide", several if len(rounds) > 1 else "gain"]]
-    for name, unit, _ in MEASURES:
+    for name, unit, _ in chosen:
         values = gains(rounds)[name]
         if not values:
             continue
@@ -89,7 +89,7 @@ def result_table(rounds, fixed):
             first = key == "train_loss"
             rows.append([a["name"] if first else "", label, f"{a[key]:{style}}", f"{b[key]:{style}}",
                          between, reference.verdict(known, b) if known and first else ""])
-    return rows
+    return rows if fixed else [row[:4] for row in rows]
 
 
 def print_table(rows, paint=str, left=1):

@@ -36,9 +36,11 @@ class Case:
     stock: type
     threadtide: type
     table: collections.abc.Callable  # of the jobs
+    measures: tuple  # those of report.MEASURES that mean something
     imports: tuple  # commands that load what the programs will
+    versions: collections.abc.Callable
     what: str
-    start: str
+    how: str
 
 
 class Job(mix.Job):
@@ -52,7 +54,7 @@ class Mix(mix.Mix):
 
 def missing():
     """What the mix cannot run without here, in words; None: nothing."""
-    if not pathlib.Path(PYTHON).exists():
+    if not os.access(PYTHON, os.X_OK) or not os.path.isfile(PYTHON):
         return f"{PYTHON} is missing: run scripts/setup.sh torch"
     done = subprocess.run([PYTHON, "-c", "import torch, xgboost, sklearn"], capture_output=True, text=True)
     return (done.stderr.strip().splitlines() or ["it does not start"])[-1] if done.returncode else None
@@ -89,6 +91,14 @@ def table(rounds):
     return [[row[0], "runtime" if n == 0 else KINDS[row[0]], *row[1:]] for n, row in enumerate(rows)]
 
 
+def versions():
+    """Of the packages, which are asked without being loaded."""
+    code = "import importlib.metadata as m, json; print(json.dumps({n: m.version(n) for n in ('torch', 'xgboost', 'scikit-learn')}))"
+    return json.loads(subprocess.run([PYTHON, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
 CASE = Case(specs=MIX, quick=QUICK, mix=Mix, stock=Stock, threadtide=Threadtide, table=table,
-            imports=((PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"),),
-            what="TensorFlow, PyTorch, XGBoost and a forest", start="Each starts with a thread for every core.")
+            measures=tuple(m for m in report.MEASURES if m[0] != "total steps/s"),  # steps of different kinds
+            imports=((PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"),), versions=versions,
+            what="TensorFlow, PyTorch, XGBoost and a forest",
+            how="Each starts with a thread for every core. Threadtide chooses their threads, and changes those of two while they train.")

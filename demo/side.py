@@ -40,6 +40,10 @@ class Stock:
         return {name: {"threads": len(os.sched_getaffinity(pid)), "cores": cores_text(pid), "reason": ""}
                 for name, pid in pids.items() if has_pool(pid)}
 
+    def daemon_s(self):
+        """Processor time of what belongs to this side and is no child of the demo."""
+        return 0.0
+
     def close(self):
         pass
 
@@ -74,6 +78,10 @@ class Threadtide:
             return {}
         return {job["name"]: {"threads": job["active"], "cores": job["cores"], "reason": job["reason"]}
                 for job in json.loads(answer.stdout) if job["name"] in pids and job["active"]}
+
+    def daemon_s(self):
+        pid = self.daemon_pid()
+        return sum(cpu_s(p) for p in (pid, *children_of(pid))) if pid else 0.0
 
     def close(self):
         """The daemon ends by itself after its last job; one that does not is told to."""
@@ -112,6 +120,18 @@ def threads_of(pid, what):
             yield path.read_text()
         except OSError:
             pass  # this thread has ended
+
+
+def children_of(pid):
+    return [int(child) for text in threads_of(pid, "children") for child in text.split()]
+
+
+def cpu_s(pid):
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0  # it has ended
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def has_pool(pid):

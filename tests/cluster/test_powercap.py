@@ -156,7 +156,8 @@ def board(what):
 
 def told(tided, uw):
     """Watts go through the energy of an interval and back: not to the last microwatt."""
-    return abs((power(tided)["power"]["uw"] or 0) - uw) < 100
+    now = power(tided)["power"]
+    return now["basis"] == "measured" and abs(now["uw"] - uw) < 100
 
 
 def unknown(tided):

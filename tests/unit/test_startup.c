@@ -12,11 +12,10 @@
 
 static const struct startup_row *row_of(const char *name)
 {
-    for (size_t i = 0; i < startup_rows; i++)
-        if (strcmp(startup_table[i].name, name) == 0)
-            return &startup_table[i];
-    fail_msg("no row %s", name);
-    return NULL;
+    const struct startup_row *row = startup_row_of(name);
+
+    assert_non_null(row);
+    return row;
 }
 
 /* An environment: NAME, VALUE, NAME, VALUE, …, NULL */

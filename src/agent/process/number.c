@@ -13,7 +13,7 @@ static bool sized_by_tide(const char *number)
     struct startup ours;
     char value[STARTUP_VALUE_MAX];
 
-    return startup_read_mark(getenv(STARTUP_MARK), &ours) && startup_is_set(&ours, row) &&
+    return row && startup_read_mark(getenv(STARTUP_MARK), &ours) && startup_is_set(&ours, row) &&
            startup_value(row, &ours, value) && strcmp(value, number) == 0;
 }
 

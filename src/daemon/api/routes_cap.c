@@ -53,7 +53,7 @@ void request_answer_cap(struct request *r, int e, const struct error *err)
         request_fail(r, HTTP_CONFLICT,
                      "Name a source (power=) or a model (power-model=) in tide.conf(5).", "%s",
                      err->text);
-    else if (e == -ESTALE)
+    else if (e == -EALREADY)
         request_fail(r, HTTP_CONFLICT, "Send the newest one.", "%s", err->text);
     else if (e == -EINVAL)
         request_fail(r, HTTP_BAD_REQUEST, "", "%s", err->text);

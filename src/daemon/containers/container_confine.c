@@ -111,8 +111,6 @@ static int stop(struct job *j, struct error *err)
     if (!c)
         return 0;
     then.arg = c->set;
-    if (engine && c->origin == CONTAINER_JOINED)
-        job_terminate_scripts(j);
     if (engine)
         ticket = engine_stop(engine, c->id, GRACE_S, then);
     if (ticket > 0)

@@ -9,13 +9,11 @@
 #include "daemon/job/confine.h"
 #include "daemon/job/limits.h"
 #include "daemon/job/owner.h"
-#include "host/proc/file.h"
 #include "host/proc/proc.h"
 
 #include <ctype.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -274,22 +272,6 @@ unsigned job_terminate(const struct job *j)
     for (const struct process *p = j->processes; p; p = p->next)
         asked += ask_to_end(j, p);
     return asked;
-}
-
-/* Its main thread has started a process that has not ended, and so waits for it, as scripts do. */
-static bool waits_for_child(const struct process *p)
-{
-    char path[64], first[16];
-
-    snprintf(path, sizeof(path), "proc/%d/task/%d/children", (int)p->pid, (int)p->pid);
-    return file_read(p->job->daemon->root, path, first, sizeof(first)) > 0;
-}
-
-void job_terminate_scripts(const struct job *j)
-{
-    for (const struct process *p = j->processes; p; p = p->next)
-        if (p->outside && waits_for_child(p) && owner_agrees(p))
-            proc_pidfd_signal(p->pidfd, SIGTERM);
 }
 
 void job_free(struct job *j)

@@ -298,13 +298,6 @@ void job_free(struct job *j);
 /* Sends SIGTERM to its processes, a waiting job's runner included. Returns how many got it. */
 unsigned job_terminate(const struct job *j);
 
-/*
- * Sends SIGTERM to those outside of its container that wait for a child of theirs, before the
- * container is stopped: a script would go on. The engine's client passes the signal on to the
- * container, which would get two; its main thread has no child.
- */
-void job_terminate_scripts(const struct job *j);
-
 /* The job's last process ended: forgets the job and its file. */
 void job_end(struct job *j);
 
