@@ -20,6 +20,12 @@ struct number_wish {
 uint32_t number_of_environment(bool *ret_by_user);
 
 /*
+ * OpenMP binds its threads. The main thread is then allowed one core, which the agent would take
+ * for the process's; and threads that a target makes would share the others' places.
+ */
+bool number_threads_are_bound(void);
+
+/*
  * The number for a thread for which the runtime holds @held. A number that neither the runtime nor
  * OMP_NUM_THREADS has chosen was set by the program (threadpoolctl does so): it never gets more.
  * Without a target it has the process's limit, as TensorFlow's pools do, or its user's number.

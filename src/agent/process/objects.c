@@ -109,6 +109,8 @@ void object_read(struct object *o, const struct dl_phdr_info *info)
         } else if (header->p_type == PT_LOAD) {
             o->start = from < o->start ? from : o->start;
             o->end = to > o->end ? to : o->end;
+            if (header->p_flags & PF_X)
+                o->texts++;
             if (!o->text && header->p_flags & PF_X) {
                 o->text = pointer_to(from);
                 o->text_size = header->p_memsz;
@@ -192,6 +194,17 @@ const char *object_soname(const struct object *o)
     return name ? name : "";
 }
 
+static bool is_slot(uint64_t info)
+{
+#ifdef __x86_64__
+    return ELF64_R_TYPE(info) == R_X86_64_JUMP_SLOT || ELF64_R_TYPE(info) == R_X86_64_GLOB_DAT;
+#elif defined(__aarch64__)
+    return ELF64_R_TYPE(info) == R_AARCH64_JUMP_SLOT || ELF64_R_TYPE(info) == R_AARCH64_GLOB_DAT;
+#else
+    return false;
+#endif
+}
+
 void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
                     void *arg)
 {
@@ -216,6 +229,7 @@ void object_imports(const struct object *o, void (*take)(void *arg, const struct
             if (symbol)
                 take(arg, &(struct import){.name = s.names + s.table[symbol].st_name,
                                            .slot = o->base + table[t][i].r_offset,
+                                           .is_slot = is_slot(table[t][i].r_info),
                                            .linked = t == 0,
                                            .defined = s.table[symbol].st_shndx != SHN_UNDEF});
         }

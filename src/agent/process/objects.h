@@ -19,7 +19,8 @@ struct object {
     uintptr_t relro_start, relro_end; /* ld.so makes it read-only when it is done */
     const ElfW(Dyn) * dynamic;
     bool has_tls;
-    const unsigned char *text; /* its code; NULL: none */
+    unsigned texts;            /* segments with code */
+    const unsigned char *text; /* the first of them; NULL: none */
     size_t text_size;
 };
 
@@ -27,6 +28,8 @@ struct object {
 struct import {
     const char *name;
     uintptr_t slot;
+    bool is_slot; /* of the table of addresses; else the program's own data, or an address in its
+                     code */
     bool linked;  /* the slot is of the procedure linkage table */
     bool defined; /* the object itself has such a function, too */
 };
