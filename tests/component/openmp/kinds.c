@@ -121,6 +121,12 @@ int main(void)
 #ifdef HAS_A_TABLE
         if (table[0] != first)
             return 1;
+#elif defined(HAS_IT_IN_CODE)
+        void *address;
+
+        __asm__ volatile("movabs $GOMP_parallel, %0" : "=r"(address));
+        if (!address)
+            return 1;
 #endif
         if (heads != had)
             printf("team %d\n", had = heads);
