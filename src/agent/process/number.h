@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which number of threads a thread of the program gives to its next piece of work, where the
- * runtime can change it for each (OpenMP, PyTorch). The rule itself is pure.
+ * runtime can change it for each (OpenMP, PyTorch, XGBoost). The rule itself is pure.
  */
 #pragma once
 

@@ -23,12 +23,16 @@
  */
 static _Atomic int readers, forks;
 
-void each_object(each_fn each, void *arg)
+bool each_object(each_fn each, void *arg)
 {
+    bool forks_now;
+
     atomic_fetch_add(&readers, 1);
-    if (atomic_load(&forks) == 0)
+    forks_now = atomic_load(&forks) != 0;
+    if (!forks_now)
         dl_iterate_phdr(each, arg);
     atomic_fetch_sub(&readers, 1);
+    return !forks_now;
 }
 
 static void before_fork(void)
@@ -250,16 +254,17 @@ uintptr_t slot_held(uintptr_t slot)
     return __atomic_load_n(slot_of(slot), __ATOMIC_RELAXED);
 }
 
-/* Is the page at @address writable? Read once for an object whose slots ld.so protects. */
-static bool is_writable(uintptr_t address)
+/* The mapping that @address lies in. Returns its end, 0 where there is none or it cannot be read.
+ */
+static uintptr_t mapping_of(uintptr_t address, bool *ret_writable)
 {
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     char text[4096];
     size_t have = 0;
-    bool writable = true; /* in doubt: then the slot is left alone */
+    uintptr_t found = 0;
     ssize_t n;
 
-    while (fd >= 0 && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
+    while (fd >= 0 && !found && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
         char *line = text, *end;
 
         text[have += (size_t)n] = '\0';
@@ -268,8 +273,10 @@ static bool is_writable(uintptr_t address)
             uintptr_t from = (uintptr_t)strtoull(line, &dash, 16), to;
 
             to = *dash == '-' ? (uintptr_t)strtoull(dash + 1, &dash, 16) : 0;
-            if (address >= from && address < to)
-                writable = dash[0] != ' ' || dash[2] != '-';
+            if (address >= from && address < to) {
+                *ret_writable = dash[0] != ' ' || dash[2] != '-';
+                found = to;
+            }
         }
         have = strlen(line);
         if (have == sizeof(text) - 1)
@@ -278,6 +285,22 @@ static bool is_writable(uintptr_t address)
     }
     if (fd >= 0)
         close(fd);
+    return found;
+}
+
+uintptr_t object_mapping_end(uintptr_t address)
+{
+    bool writable;
+
+    return mapping_of(address, &writable);
+}
+
+/* In doubt it is: then the slot is left alone. */
+static bool is_writable(uintptr_t address)
+{
+    bool writable = true;
+
+    mapping_of(address, &writable);
     return writable;
 }
 

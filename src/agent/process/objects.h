@@ -36,8 +36,9 @@ struct import {
 
 typedef int (*each_fn)(struct dl_phdr_info *info, size_t size, void *arg);
 
-/* dl_iterate_phdr(), unless the program forks at this moment: then nothing. Any thread. */
-void each_object(each_fn each, void *arg);
+/* dl_iterate_phdr(), unless the program forks at this moment: then nothing, and false. Any thread.
+ */
+bool each_object(each_fn each, void *arg);
 
 /* How many objects the program has loaded so far; UINT64_MAX: not known. Any thread. */
 uint64_t objects_loaded(void);
@@ -60,6 +61,9 @@ const char *object_soname(const struct object *o);
 /* Calls @take for each import. */
 void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
                     void *arg);
+
+/* The end of the mapping that @address lies in; 0: none, or it cannot be read. */
+uintptr_t object_mapping_end(uintptr_t address);
 
 /* What a slot holds. */
 uintptr_t slot_held(uintptr_t slot);

@@ -3,7 +3,11 @@
 
 #include "agent/process/objects.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The part of the unwinder's interface that is used. Source: itanium-cxx-abi, "Unwind Library". */
 struct unwind_context;
@@ -42,22 +46,68 @@ bool stack_prepare(void)
 }
 
 struct search {
-    uintptr_t start, end;
+    uintptr_t start, end, last;
     bool found;
 };
 
 static int look_at(struct unwind_context *context, void *arg)
 {
     struct search *s = arg;
-    uintptr_t address = unwinder.address(context);
 
-    s->found |= address >= s->start && address < s->end;
+    s->last = unwinder.address(context);
+    s->found |= s->last >= s->start && s->last < s->end;
     return UNWIND_GOES_ON;
 }
 
+/* The unwinder also ends at code that it knows nothing of; at the thread's beginning it says 0. */
 bool stack_is_free_of(uintptr_t start, uintptr_t end)
 {
-    struct search s = {.start = start, .end = end};
+    struct search s = {.start = start, .end = end, .last = 1};
 
-    return unwinder.backtrace(look_at, &s) == UNWIND_AT_END && !s.found;
+    return unwinder.backtrace(look_at, &s) == UNWIND_AT_END && !s.found && s.last == 0;
+}
+
+/* ---- another thread's ---- */
+
+static ssize_t read_text(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, size - 1) : -1;
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return n;
+}
+
+/* The thread's stack pointer; 0: it runs. "NUMBER ARGUMENT… SP PC", Linux, proc_pid_syscall(5). */
+static uintptr_t sleepers_pointer(int tid)
+{
+    char path[64], text[256], *last, *before;
+
+    snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
+    if (read_text(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
+        return 0;
+    last = strrchr(text, ' ');
+    if (!last)
+        return 0;
+    *last = '\0';
+    before = strrchr(text, ' ');
+    return before ? (uintptr_t)strtoull(before, NULL, 16) : 0;
+}
+
+bool stack_of_sleeper_is_free_of(int tid, uintptr_t start, uintptr_t end)
+{
+    uintptr_t pointer = sleepers_pointer(tid), top = pointer ? object_mapping_end(pointer) : 0;
+
+    if (top == 0)
+        return false;
+    for (uintptr_t at = (pointer + 7) & ~(uintptr_t)7; at + sizeof(uintptr_t) <= top;
+         at += sizeof(uintptr_t)) {
+        uintptr_t word = slot_held(at);
+
+        if (word >= start && word < end)
+            return false;
+    }
+    return sleepers_pointer(tid) == pointer; /* it has slept all the time */
 }

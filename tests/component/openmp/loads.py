@@ -2,7 +2,7 @@
 """Python that calls OpenMP libraries: loads.py [+]LIBRARY…; prints "teams N M …" when it has changed.
 +: others see its names.
 
-"close" on stdin: forgets the last library.
+"lock SECONDS" on stdin: the main thread waits for a lock meanwhile. "close": forgets the last library.
 "global PATH": loads a library whose names others see, as `import torch` does behind `import sklearn`.
 "again N PATH…": loads these in turn N times, calls and closes each. "fork N BIG SMALL": loads BIG, and forks
 N children that load SMALL; prints "children FAILED". A result that threads cannot have come
@@ -13,6 +13,7 @@ import ctypes
 import os
 import select
 import sys
+import threading
 import time
 
 ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG
@@ -41,7 +42,14 @@ while True:
     line = sys.stdin.readline().split()
     if not line:
         break
-    if line[0] == "close":
+    if line[0] == "lock":
+        lock = threading.Lock()
+        lock.acquire()
+        threading.Timer(float(line[1]), lock.release).start()
+        print("locked", flush=True)
+        lock.acquire()
+        print("unlocked", flush=True)
+    elif line[0] == "close":
         time.sleep(0.3)  # its own runtime's threads must sleep
         _ctypes.dlclose(libraries.pop()._handle)
         print("closed", flush=True)

@@ -17,6 +17,10 @@ import time
 import numpy
 import xgboost
 
+if "TIDE_XGBOOST_LIMIT" in os.environ:
+    import threadpoolctl
+    threadpoolctl.threadpool_limits(int(os.environ["TIDE_XGBOOST_LIMIT"]), "openmp")
+
 lines = queue.Queue()
 
 
@@ -34,7 +38,7 @@ def number():
     return copy().omp_get_max_threads()
 
 
-own = number()
+own = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))  # the agent may have changed it already
 
 
 def data(rows=4000, columns=20):
@@ -59,9 +63,15 @@ def training(steps, **more):
 def team():
     """Threads that take part in a training: those that use processor time meanwhile."""
     def times():
-        return {t: pathlib.Path(f"/proc/self/task/{t}/schedstat").read_text().split()[0]
-                for t in os.listdir("/proc/self/task")
-                if pathlib.Path(f"/proc/self/task/{t}/comm").read_text() != "tide-agent\n"}
+        found = {}
+        others = {t.native_id for t in threading.enumerate() if t is not threading.main_thread()}
+        for task in pathlib.Path("/proc/self/task").iterdir():
+            try:
+                if int(task.name) not in others and (task / "comm").read_text() != "tide-agent\n":
+                    found[task.name] = (task / "schedstat").read_text().split()[0]
+            except OSError:
+                pass  # it has ended
+        return found
     before = times()
     training(3)
     return sum(before.get(t) != value for t, value in times().items())
@@ -96,10 +106,13 @@ class Parts(xgboost.DataIter):
     def next(self, input_data):
         if self.at == 8:
             return False
+        if not self.seen:
+            say("building")
         self.at += 1
-        until = time.monotonic() + self.seconds / 16  # each part is asked for twice
+        until = time.monotonic() + self.seconds / 32  # each part is asked for twice
         while time.monotonic() < until:
             self.seen.append(number())
+        time.sleep(self.seconds / 32)
         values, labels = data(500)
         input_data(data=values, label=labels)
         return True
@@ -111,7 +124,6 @@ class Parts(xgboost.DataIter):
 def numbers_within(seconds):
     """The numbers that were seen while XGBoost built a matrix from parts."""
     parts = Parts(seconds)
-    say("building")
     xgboost.QuantileDMatrix(parts)
     return sorted(set(parts.seen))
 
@@ -136,9 +148,6 @@ if sys.argv[1:2] == ["training"]:
     more = {"nthread": int(sys.argv[3])} if len(sys.argv) > 3 else {}
     say(*training(int(sys.argv[2]), **more))
 else:
-    def read():
-        for line in sys.stdin:
-            lines.put(line)
-        lines.put(None)
-    threading.Thread(target=read, daemon=True).start()
+    stdin = os.fdopen(os.dup(0))  # children of a fork close sys.stdin, which a thread is not to hold then
+    threading.Thread(target=lambda: ([lines.put(line) for line in stdin], lines.put(None)), daemon=True).start()
     main()

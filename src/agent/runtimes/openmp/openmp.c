@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PENDING_TICKS 64 /* most ticks between two looks at slots that are not filled in */
+#define PENDING_TICKS 8 /* most ticks between two looks at slots that are not filled in */
 
 struct openmp_state openmp;
 
@@ -207,10 +207,7 @@ static bool omp_describe(struct proto_backend *b)
     b->active_intra = malleable && hooks_settled() ? wanted() : hooks_active();
     snprintf(b->name, sizeof(b->name), "openmp");
     snprintf(b->version, sizeof(b->version), "%s", shown->name);
-    snprintf(b->note, sizeof(b->note), "%s",
-             shown->note[0]                ? shown->note
-             : atomic_load(&openmp.theirs) ? "the program sets its number of threads itself"
-                                           : "");
+    snprintf(b->note, sizeof(b->note), "%s", shown->note);
     return true;
 }
 

@@ -77,7 +77,6 @@ struct openmp_state {
     _Atomic uint64_t loads;      /* dlopens when all objects had been looked at; 0: not all */
     _Atomic bool fences;         /* a region orders its own writes: no membarrier here */
     _Atomic bool watched;        /* the control thread waits for the end of regions */
-    _Atomic bool theirs;         /* a thread's number was set by the program */
     _Atomic uint64_t regions;    /* of threads that have ended */
     _Atomic uint64_t placed_ns;  /* when a thread last took a new number, or left an old region */
     struct number_wish wish;     /* what does not change: machine, chosen, sized */
@@ -116,8 +115,8 @@ struct code {
 };
 
 /*
- * All mentions of omp_get_num_threads in the code are calls that gcc makes for static loops, and
- * those of omp_get_thread_num are such calls, too, or ask only whether the thread is the first.
+ * All mentions of omp_get_num_threads and omp_get_thread_num in the code are calls that gcc makes
+ * for static loops.
  */
 bool code_has_only_static_loops(const struct code *code);
 

@@ -107,17 +107,11 @@ static bool divides(const struct callee *id, const unsigned char *at)
     return move > 0 && call_length(id, at + move) > 0;
 }
 
-/* test %eax, %eax: only whether the index is 0 is asked (master). */
-static bool compares_with_0(const unsigned char *at)
-{
-    return at[0] == 0x85 && at[1] == 0xc0;
-}
-
 /* A call of @callee stands at @at, of which nothing else is allowed to be mentioned. */
 static enum mention next_call(const struct code *code, const struct callee *callee, size_t *i)
 {
     for (; *i + 4 <= code->text_size; ++*i) {
-        enum mention mention = callee->got ? mention_at(callee, code->text + *i) : MENTION_NONE;
+        enum mention mention = mention_at(callee, code->text + *i);
 
         /* A jump through the table is the linkage table's, or a function's end (-fno-plt). */
         if (mention == MENTION_TABLE && code->linked)
@@ -134,13 +128,12 @@ bool code_has_only_static_loops(const struct code *code)
 {
     struct callee number = {.got = code->number_got};
     struct callee id = {.got = code->id_got};
-    unsigned numbers = 0, ids = 0, others = 0;
+    unsigned numbers = 0, ids = 0;
     enum mention mention = MENTION_NONE;
 
-    if (!code->text || code->text_size > TEXT_MAX || !code->id_got)
+    if (!code->text || code->text_size > TEXT_MAX || !code->number_got || !code->id_got)
         return false;
-    if (number.got)
-        find_stubs(code, &number);
+    find_stubs(code, &number);
     find_stubs(code, &id);
     for (size_t i = 2; (mention = next_call(code, &number, &i)) == MENTION_CALL; i++) {
         if (!divides(&id, code->text + i + 4))
@@ -149,11 +142,9 @@ bool code_has_only_static_loops(const struct code *code)
     }
     if (mention == MENTION_OTHER)
         return false;
-    for (size_t i = 2; (mention = next_call(code, &id, &i)) == MENTION_CALL; i++) {
+    for (size_t i = 2; (mention = next_call(code, &id, &i)) == MENTION_CALL; i++)
         ids++;
-        others += !compares_with_0(code->text + i + 4);
-    }
-    return mention == MENTION_NONE && ids > 0 && others <= numbers;
+    return mention == MENTION_NONE && numbers > 0 && ids == numbers;
 }
 
 bool code_counts_cores(const struct code *code)

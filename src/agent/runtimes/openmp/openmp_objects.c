@@ -8,8 +8,7 @@
  *   it imports no function that tells or sets the number (omp_get_max_threads, …), and
  *   it has no thread-local variables (threadprivate), which end with a thread of the runtime, and
  *   each of its calls of omp_get_num_threads is one that gcc makes for a static loop: the number
- *   goes into a register, and the next call is omp_get_thread_num; others of the latter only ask
- *   whether the thread is the first, and
+ *   goes into a register, and the next call is omp_get_thread_num, which it calls nowhere else, and
  *   all its regions are ours to see.
  *
  * Which copy an object uses is read from its slots, the table of addresses that ld.so has filled in
@@ -44,6 +43,9 @@ static const char *const telling[] = {
     "omp_set_num_threads_",
     "omp_set_num_threads_8_",
     "omp_get_num_threads_",
+    "omp_get_thread_num_",
+    "omp_get_ancestor_thread_num",
+    "omp_get_ancestor_thread_num_",
     "omp_get_thread_limit",
     "omp_get_thread_limit_",
     "omp_get_team_size",
@@ -92,11 +94,12 @@ struct user {
     bool pushes;      /* num_threads(n), as clang's code says it */
     bool sysconf;
     bool uses_openmp;
-    uint32_t copies; /* that it is bound to; a bit each */
-    bool unbound;    /* some slot of a runtime's function waits for its first call */
-    bool foreign;    /* some entry of regions is bound to what we do not know */
-    bool unfinished; /* ld.so is not done with it */
-    bool number_twice;
+    uint32_t copies;   /* that it is bound to; a bit each */
+    bool unbound;      /* some slot of a runtime's function waits for its first call */
+    bool foreign;      /* some entry of regions is bound to what we do not know */
+    bool unfinished;   /* ld.so is not done with it */
+    bool number_twice; /* one of the two functions has more than a slot */
+    bool linked[2];    /* their slots are of the procedure linkage table */
     struct {
         uintptr_t at;
         enum openmp_entry entry;
@@ -329,12 +332,12 @@ static void take_import(void *arg, const struct import *import)
     if (strcmp(name, "omp_get_num_threads") == 0) {
         u->number_twice |= u->code.number_got != 0;
         u->code.number_got = slot;
-        u->code.linked = import->linked;
+        u->number_twice |= !import->is_slot;
+        u->linked[0] = import->linked;
     } else if (strcmp(name, "omp_get_thread_num") == 0) {
-        u->number_twice |= u->code.id_got != 0;
+        u->number_twice |= u->code.id_got != 0 || !import->is_slot;
         u->code.id_got = slot;
-        if (!u->code.number_got)
-            u->code.linked = import->linked;
+        u->linked[1] = import->linked;
     } else if (begins(name, "__kmpc_push_num_threads")) {
         u->pushes = true;
     } else if (strcmp(name, "sysconf") == 0) {
@@ -437,6 +440,7 @@ static bool take(struct look *look, struct user *u, struct seen_object *s)
     if (!u->object.dynamic || openmp_is_runtime(u->object.path))
         return s->plain = true;
     object_imports(&u->object, take_import, u);
+    u->code.linked = u->linked[0] && u->linked[1];
     if (!u->uses_openmp)
         return s->plain = true;
     if (!s->judged && u->unfinished && s->tries < TRIES_MAX) {
