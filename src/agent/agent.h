@@ -59,7 +59,7 @@ static inline void agent_measure(struct proto_ack *ack, uint64_t placed_ns)
 }
 
 extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend,
-    pytorch_backend;
+    pytorch_backend, xgboost_backend;
 
 /*
  * The runtimes that the agent knows, up to a NULL; the position is the index in messages. start.c
@@ -80,8 +80,7 @@ extern const struct agent_backend *const *agent_backends;
 
 struct agent_config {
     bool enabled;
-    bool openmp;        /* TIDE_OPENMP=on or follow: docs/design/52-openmp.md */
-    bool openmp_follow; /* TIDE_OPENMP=follow */
+    bool openmp;        /* TIDE_OPENMP=on: docs/design/52-openmp.md */
     int signal;         /* number, 0: none */
     uint32_t max;       /* threads to build a pool with */
     uint32_t cpus;      /* of the machine */

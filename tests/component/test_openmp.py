@@ -145,7 +145,8 @@ def test_a_child_starts_clean_and_its_parent_goes_on(request, regions):
     ("ASKS", "omp_get_max_threads"), ("SETS", "omp_set_num_threads"),
     ("KNOWS_WITHIN", "omp_get_num_threads"), ("KEEPS_DATA", "thread-local variables"),
     ("COUNTS_CORES", "sched_getaffinity"), ("COUNTS_BY_SYSCONF", "sysconf"),
-    ("TELLS_BY_A_JUMP", "omp_get_num_threads")])
+    ("TELLS_BY_A_JUMP", "omp_get_num_threads"), ("ASKS_FOR_ITS_INDEX", "omp_get_thread_num"),
+    ("ASKS_FOR_THE_FIRST", "omp_get_thread_num")])
 @pytest.mark.parametrize("optimize", ["-O0", "-O3"])
 def test_a_program_that_may_build_on_its_number_keeps_it(compiled, run, kind, why, optimize):
     program = run(compiled("openmp/kinds.c", "-fopenmp", f"-D{kind}", optimize), OMP_NUM_THREADS="3")
@@ -170,6 +171,28 @@ def test_a_division_by_what_the_region_tells_is_seen_to_be_harmless(compiled, ru
     for threads in (3, 8, 2):
         program.set(threads)
         program.expect("team", threads)
+
+
+@pytest.mark.parametrize("options", [["-DHAS_A_TABLE"], ["-DHAS_IT_IN_CODE", "-Wl,-z,notext"]], ids=["data", "code"])
+def test_an_address_of_the_runtime_that_is_no_slot_stays(compiled, run, options):
+    """Our stub would be the program's data, or a write into its code."""
+    program = run(compiled("openmp/kinds.c", "-fopenmp", *options), OMP_NUM_THREADS="3")
+    program.expect("team", 3)
+    job = eventually(lambda: (j := program.job())["state"] == "rigid" and j)
+    assert "regions of the program go to an unknown library" in job["backends"][0]["note"]
+    program.set(1, deadline_ms=100)
+    with pytest.raises(queue.Empty):
+        program.words.get(timeout=0.5)
+    program.end()
+
+
+def test_threads_that_openmp_binds_are_left_alone(compiled, run):
+    """Its main thread may use one core only then, which is not the process's limit."""
+    cores = len(os.sched_getaffinity(0))
+    program = run(compiled("openmp/kinds.c", "-fopenmp"), OMP_PROC_BIND="true")
+    program.expect("team", cores)
+    with pytest.raises(queue.Empty):
+        program.words.get(timeout=1)
 
 
 @pytest.fixture
@@ -226,23 +249,11 @@ def test_two_copies_of_libgomp_follow_together(compiled, run, second_libgomp):
     program.end()
 
 
-def test_a_library_that_asks_anew_follows_where_the_user_says_so(compiled, run):
+def test_a_library_that_asks_anew_keeps_its_number(compiled, run):
     library = compiled("openmp/work.c", "-fopenmp", "-shared", "-fPIC", "-DASKS")
     program = python(run, library)
     eventually(lambda: program.job()["state"] == "rigid")
     assert "omp_get_max_threads" in program.job()["backends"][0]["note"]
-    program.end()
-    program = run(sys.executable, HERE / "openmp/loads.py", library, TIDE_OPENMP="follow")
-    malleable(program)
-    for threads in (3, 1, 6):
-        assert program.set(threads)[1]["status"] == "done"
-        program.expect("teams", threads)
-    program.tell("lock 2")
-    program.expect("locked")
-    answer = program.set(5)[1]
-    assert answer["status"] == "done" and program.job()["active"] == 5
-    program.expect("unlocked")
-    program.expect("teams", 5)
     program.end()
 
 

@@ -65,8 +65,7 @@ __attribute__((constructor(101))) static void configure(void)
         !dladdr)
         return;
     agent_config.enabled = true;
-    agent_config.openmp_follow = openmp && strcmp(openmp, "follow") == 0;
-    agent_config.openmp = agent_config.openmp_follow || (openmp && strcmp(openmp, "on") == 0);
+    agent_config.openmp = openmp && strcmp(openmp, "on") == 0;
 }
 
 static void load_config(void)

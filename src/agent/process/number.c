@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/process/number.h"
 
+#include "base/cleanup.h"
 #include "base/startup.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* Is OMP_NUM_THREADS a size that tide chose for runtimes which keep theirs? Ours may grow. */
 static bool sized_by_tide(const char *number)
@@ -24,4 +26,22 @@ uint32_t number_of_environment(bool *ret_by_user)
 
     *ret_by_user = number > 0 && !sized_by_tide(text);
     return number;
+}
+
+bool number_threads_are_bound(void)
+{
+    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+                                        "KMP_AFFINITY"};
+    static const char *const none[] = {"", "false", "none", "disabled"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+        bool binds = value != NULL;
+
+        for (size_t k = 0; value && k < ARRAY_LEN(none); k++)
+            binds = binds && strcasecmp(value, none[k]) != 0;
+        if (binds)
+            return true;
+    }
+    return false;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which number of threads a thread of the program gives to its next piece of work, where the
- * runtime can change it for each (OpenMP, PyTorch). The rule itself is pure.
+ * runtime can change it for each (OpenMP, PyTorch, XGBoost). The rule itself is pure.
  */
 #pragma once
 
@@ -18,6 +18,12 @@ struct number_wish {
 
 /* OMP_NUM_THREADS; 0: not set. @ret_by_user: it is no size of tide's, which may grow. */
 uint32_t number_of_environment(bool *ret_by_user);
+
+/*
+ * OpenMP binds its threads. The main thread is then allowed one core, which the agent would take
+ * for the process's; and threads that a target makes would share the others' places.
+ */
+bool number_threads_are_bound(void);
 
 /*
  * The number for a thread for which the runtime holds @held. A number that neither the runtime nor

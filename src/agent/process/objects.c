@@ -23,12 +23,16 @@
  */
 static _Atomic int readers, forks;
 
-void each_object(each_fn each, void *arg)
+bool each_object(each_fn each, void *arg)
 {
+    bool forks_now;
+
     atomic_fetch_add(&readers, 1);
-    if (atomic_load(&forks) == 0)
+    forks_now = atomic_load(&forks) != 0;
+    if (!forks_now)
         dl_iterate_phdr(each, arg);
     atomic_fetch_sub(&readers, 1);
+    return !forks_now;
 }
 
 static void before_fork(void)
@@ -109,6 +113,8 @@ void object_read(struct object *o, const struct dl_phdr_info *info)
         } else if (header->p_type == PT_LOAD) {
             o->start = from < o->start ? from : o->start;
             o->end = to > o->end ? to : o->end;
+            if (header->p_flags & PF_X)
+                o->texts++;
             if (!o->text && header->p_flags & PF_X) {
                 o->text = pointer_to(from);
                 o->text_size = header->p_memsz;
@@ -192,6 +198,17 @@ const char *object_soname(const struct object *o)
     return name ? name : "";
 }
 
+static bool is_slot(uint64_t info)
+{
+#ifdef __x86_64__
+    return ELF64_R_TYPE(info) == R_X86_64_JUMP_SLOT || ELF64_R_TYPE(info) == R_X86_64_GLOB_DAT;
+#elif defined(__aarch64__)
+    return ELF64_R_TYPE(info) == R_AARCH64_JUMP_SLOT || ELF64_R_TYPE(info) == R_AARCH64_GLOB_DAT;
+#else
+    return false;
+#endif
+}
+
 void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
                     void *arg)
 {
@@ -216,6 +233,7 @@ void object_imports(const struct object *o, void (*take)(void *arg, const struct
             if (symbol)
                 take(arg, &(struct import){.name = s.names + s.table[symbol].st_name,
                                            .slot = o->base + table[t][i].r_offset,
+                                           .is_slot = is_slot(table[t][i].r_info),
                                            .linked = t == 0,
                                            .defined = s.table[symbol].st_shndx != SHN_UNDEF});
         }
@@ -236,16 +254,17 @@ uintptr_t slot_held(uintptr_t slot)
     return __atomic_load_n(slot_of(slot), __ATOMIC_RELAXED);
 }
 
-/* Is the page at @address writable? Read once for an object whose slots ld.so protects. */
-static bool is_writable(uintptr_t address)
+/* The mapping that @address lies in. Returns its end, 0 where there is none or it cannot be read.
+ */
+static uintptr_t mapping_of(uintptr_t address, bool *ret_writable)
 {
     int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     char text[4096];
     size_t have = 0;
-    bool writable = true; /* in doubt: then the slot is left alone */
+    uintptr_t found = 0;
     ssize_t n;
 
-    while (fd >= 0 && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
+    while (fd >= 0 && !found && (n = read(fd, text + have, sizeof(text) - 1 - have)) > 0) {
         char *line = text, *end;
 
         text[have += (size_t)n] = '\0';
@@ -254,8 +273,10 @@ static bool is_writable(uintptr_t address)
             uintptr_t from = (uintptr_t)strtoull(line, &dash, 16), to;
 
             to = *dash == '-' ? (uintptr_t)strtoull(dash + 1, &dash, 16) : 0;
-            if (address >= from && address < to)
-                writable = dash[0] != ' ' || dash[2] != '-';
+            if (address >= from && address < to) {
+                *ret_writable = dash[0] != ' ' || dash[2] != '-';
+                found = to;
+            }
         }
         have = strlen(line);
         if (have == sizeof(text) - 1)
@@ -264,6 +285,22 @@ static bool is_writable(uintptr_t address)
     }
     if (fd >= 0)
         close(fd);
+    return found;
+}
+
+uintptr_t object_mapping_end(uintptr_t address)
+{
+    bool writable;
+
+    return mapping_of(address, &writable);
+}
+
+/* In doubt it is: then the slot is left alone. */
+static bool is_writable(uintptr_t address)
+{
+    bool writable = true;
+
+    mapping_of(address, &writable);
     return writable;
 }
 

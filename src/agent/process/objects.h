@@ -19,7 +19,8 @@ struct object {
     uintptr_t relro_start, relro_end; /* ld.so makes it read-only when it is done */
     const ElfW(Dyn) * dynamic;
     bool has_tls;
-    const unsigned char *text; /* its code; NULL: none */
+    unsigned texts;            /* segments with code */
+    const unsigned char *text; /* the first of them; NULL: none */
     size_t text_size;
 };
 
@@ -27,14 +28,17 @@ struct object {
 struct import {
     const char *name;
     uintptr_t slot;
+    bool is_slot; /* of the table of addresses; else the program's own data, or an address in its
+                     code */
     bool linked;  /* the slot is of the procedure linkage table */
     bool defined; /* the object itself has such a function, too */
 };
 
 typedef int (*each_fn)(struct dl_phdr_info *info, size_t size, void *arg);
 
-/* dl_iterate_phdr(), unless the program forks at this moment: then nothing. Any thread. */
-void each_object(each_fn each, void *arg);
+/* dl_iterate_phdr(), unless the program forks at this moment: then nothing, and false. Any thread.
+ */
+bool each_object(each_fn each, void *arg);
 
 /* How many objects the program has loaded so far; UINT64_MAX: not known. Any thread. */
 uint64_t objects_loaded(void);
@@ -57,6 +61,9 @@ const char *object_soname(const struct object *o);
 /* Calls @take for each import. */
 void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
                     void *arg);
+
+/* The end of the mapping that @address lies in; 0: none, or it cannot be read. */
+uintptr_t object_mapping_end(uintptr_t address);
 
 /* What a slot holds. */
 uintptr_t slot_held(uintptr_t slot);

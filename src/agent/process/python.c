@@ -29,9 +29,15 @@ bool python_is_here(void)
 bool python_call_soon(int (*fn)(void *))
 {
     typedef int (*add_fn)(int (*)(void *), void *);
-    add_fn add = (add_fn)dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
+    typedef int (*is_initialized_fn)(void);
+    static is_initialized_fn is_initialized;
+    static add_fn add; /* dlsym() takes the loader's lock: once */
 
-    return add && python_is_here() && add(fn, NULL) == 0;
+    if (!add && python_is_here()) {
+        is_initialized = (is_initialized_fn)dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+        add = (add_fn)dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
+    }
+    return add && is_initialized() && add(fn, NULL) == 0;
 }
 
 /* Reads a file of the main thread. */
@@ -51,7 +57,7 @@ static bool read_main(const char *file, char *text, size_t size)
     return n > 0;
 }
 
-bool python_sleeps(void)
+static bool sleeps(void)
 {
     char text[256];
     const char *state = read_main("stat", text, sizeof(text)) ? strrchr(text, ')') : NULL;
@@ -69,7 +75,7 @@ bool python_sleeps_long(void)
     unsigned long long times = found ? strtoull(found + sizeof(name) - 1, NULL, 10) : 0;
     uint64_t now_ns = clock_now_ns();
 
-    if (!found || !python_sleeps() || times != before) {
+    if (!found || !sleeps() || times != before) {
         before = times;
         since_ns = now_ns;
         return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Safe points of a Python program: the main thread is between two bytecodes, in no call of a
- * library. The backends of runtimes that may change there only (OpenMP, PyTorch) ask for one.
+ * library. The backends of runtimes that may change there only (PyTorch, XGBoost) ask for one.
  */
 #pragma once
 
@@ -13,17 +13,18 @@ bool python_is_here(void);
 
 /*
  * Runs @fn once, on Python's main thread and with the GIL, as soon as that thread comes to a safe
- * point. Control thread. Returns false when it cannot be asked for now: try again later. @fn may
- * run in the child of a fork too, whose queue of calls is a copy.
+ * point. Control thread alone. Returns false when it cannot be asked for now: try again later. @fn
+ * may run in the child of a fork too, whose queue of calls is a copy.
  */
 bool python_call_soon(int (*fn)(void *));
 
-/* The process's main thread sleeps in a system call. It comes to a safe point before it calls a
- * library again, because the interpreter looks at the end of each call. Control thread. */
-bool python_sleeps(void);
-
-/* The same, and it has slept since an earlier call some time ago: it does not wait for the other
- * threads of a parallel region, but for a lock, a file or a child. Control thread. */
+/*
+ * The process's main thread sleeps in a system call, since an earlier call of this function some
+ * time ago: it does not wait for the other threads of a parallel region, but for a lock, a file or
+ * a child. Unless a library is in the middle of its work, which calls Python, the thread comes to a
+ * safe point before it calls a library again: the interpreter looks at the end of each call.
+ * Control thread.
+ */
 bool python_sleeps_long(void);
 
 /* ---- the interpreter's objects ---- */

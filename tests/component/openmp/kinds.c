@@ -14,6 +14,11 @@
 
 static int heads;
 
+#ifdef HAS_A_TABLE /* an address of the runtime in the program's own data */
+extern void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned);
+void (*volatile table[])(void (*)(void *), void *, unsigned, unsigned) = {GOMP_parallel};
+#endif
+
 #ifdef KEEPS_DATA /* threadprivate: lives as long as a thread of the runtime */
 static int own;
 #pragma omp threadprivate(own)
@@ -59,8 +64,27 @@ static void region(void)
 
 #pragma omp parallel for
     for (int i = 0; i < 64; i++)
-        marks[i] = omp_get_thread_num();
-    heads = marks[63] + 1;
+        marks[i] = i;
+    heads = 0;
+#pragma omp parallel reduction(+ : heads)
+    heads += 1 + (marks[63] != 63);
+#elif defined(ASKS_FOR_THE_FIRST) /* the compiler's code of master asks for the index */
+    static int firsts;
+
+    heads = firsts = 0;
+#pragma omp parallel reduction(+ : heads)
+    {
+        heads++;
+#pragma omp master
+        firsts++;
+    }
+    heads += firsts - 1;
+#elif defined(ASKS_FOR_ITS_INDEX)
+    static int rows[64];
+
+    heads = 0;
+#pragma omp parallel reduction(+ : heads)
+    heads += rows[omp_get_thread_num()] == 0;
 #else
     heads = 0;
 #pragma omp parallel reduction(+ : heads)
@@ -76,6 +100,9 @@ int main(void)
 {
     struct pollfd in = {.fd = 0, .events = POLLIN};
     int had = 0, n = 64;
+#ifdef HAS_A_TABLE
+    void (*first)(void (*)(void *), void *, unsigned, unsigned) = table[0];
+#endif
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #ifdef ASKS
@@ -91,6 +118,16 @@ int main(void)
 #endif
     while (n >= 0 && poll(&in, 1, 2) == 0) {
         region();
+#ifdef HAS_A_TABLE
+        if (table[0] != first)
+            return 1;
+#elif defined(HAS_IT_IN_CODE)
+        void *address;
+
+        __asm__ volatile("movabs $GOMP_parallel, %0" : "=r"(address));
+        if (!address)
+            return 1;
+#endif
         if (heads != had)
             printf("team %d\n", had = heads);
         fflush(stdout);

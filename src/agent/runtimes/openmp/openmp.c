@@ -9,7 +9,6 @@
 #include "agent/compat.h"
 #include "agent/process/limit.h"
 #include "agent/process/objects.h"
-#include "agent/process/python.h"
 
 #include "base/clock.h"
 
@@ -21,9 +20,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-struct openmp_state openmp;
+#define PENDING_TICKS 8 /* most ticks between two looks at slots that are not filled in */
 
-static _Atomic bool asked; /* for a safe point of Python */
+struct openmp_state openmp;
 
 /* ---- a runtime is loaded ---- */
 
@@ -34,7 +33,7 @@ static void begin(void)
     const char *tools = getenv("OMP_TOOL_LIBRARIES");
     int saved = errno;
 
-    if (!atomic_exchange(&begun, true)) {
+    if (!number_threads_are_bound() && !atomic_exchange(&begun, true)) {
         openmp.most = number_of_environment(&openmp.wish.sized);
         openmp.wish.chosen = openmp.most ? openmp.most : limit_affinity_cpus();
         openmp.tools = tools && *tools;
@@ -106,31 +105,9 @@ static bool has_generation(void)
     return generation != 0 && generation != OPENMP_FORKED;
 }
 
-static int at_safe_point(void *arg)
-{
-    (void)arg;
-    atomic_store(&asked, false);
-    hooks_at_safe_point();
-    return 0;
-}
-
-/* Copies that change on Python's main thread are there, or will be before its next call. */
-static bool python_settled(void)
-{
-    bool any = false;
-
-    for (unsigned i = 0; i < COPIES_MAX; i++)
-        any |= openmp.copies[i].start && atomic_load(&openmp.copies[i].may) == OPENMP_PYTHON;
-    if (!any || atomic_load(&openmp.python) == atomic_load(&openmp.generation))
-        return true;
-    if (!atomic_exchange(&asked, true) && !python_call_soon(at_safe_point))
-        atomic_store(&asked, false);
-    return hooks_active() == 0 && python_sleeps();
-}
-
 static bool omp_settled(void)
 {
-    bool settled = python_settled() && hooks_settled();
+    bool settled = hooks_settled();
 
     if (settled)
         atomic_store(&openmp.watched, false);
@@ -173,17 +150,28 @@ static void omp_measure(struct proto_ack *ack)
     agent_measure(ack, atomic_load(&openmp.placed_ns));
 }
 
-/* New copies, new objects and slots that ld.so has filled in are looked at within a tick. */
+/*
+ * New copies and new objects are looked at within a tick; slots that ld.so has not filled in yet
+ * ever more rarely, since they may be of functions that are never called.
+ */
 static void omp_watch(uint64_t now_ns)
 {
+    static unsigned ticks, wait = 1;
+
     (void)now_ns;
     if (!atomic_load(&openmp.present) || !prepare())
         return;
-    omp_settled(); /* also asks again for a safe point */
-    if (objects_pending() || atomic_load(&openmp.loads) != objects_loaded() || !has_generation()) {
-        if (objects_look() || !has_generation())
-            begin_generation();
-    }
+    omp_settled();
+    if (atomic_load(&openmp.loads) != objects_loaded() || !has_generation())
+        wait = 1;
+    else if (!objects_pending() || ++ticks < wait)
+        return;
+    else if (wait < PENDING_TICKS)
+        wait *= 2;
+    ticks = 0;
+    objects_look();
+    if (!has_generation())
+        begin_generation();
 }
 
 /* A copy whose regions follow, or one that cannot; NULL: nothing is known yet. */
@@ -195,7 +183,7 @@ static const struct copy *to_show(bool *ret_malleable)
     for (unsigned i = 0; i < COPIES_MAX; i++) {
         const struct copy *copy = &openmp.copies[i];
         int may = atomic_load(&copy->may);
-        bool follows = (may == OPENMP_FREE || may == OPENMP_PYTHON) && atomic_load(&copy->begun);
+        bool follows = may == OPENMP_FREE && atomic_load(&copy->begun);
 
         if (!copy->start || (may != OPENMP_NEVER && !follows))
             continue;
@@ -219,10 +207,7 @@ static bool omp_describe(struct proto_backend *b)
     b->active_intra = malleable && hooks_settled() ? wanted() : hooks_active();
     snprintf(b->name, sizeof(b->name), "openmp");
     snprintf(b->version, sizeof(b->version), "%s", shown->name);
-    snprintf(b->note, sizeof(b->note), "%s",
-             shown->note[0]                ? shown->note
-             : atomic_load(&openmp.theirs) ? "the program sets its number of threads itself"
-                                           : "");
+    snprintf(b->note, sizeof(b->note), "%s", shown->note);
     return true;
 }
 
@@ -234,7 +219,6 @@ static uint64_t omp_tasks(void)
 static void omp_after_fork(void)
 {
     atomic_store(&openmp.watched, false);
-    atomic_store(&asked, false);
     atomic_store(&openmp.generation, OPENMP_FORKED);
     hooks_after_fork();
 }

@@ -22,7 +22,6 @@
 enum openmp_may {
     OPENMP_UNJUDGED, /* not before the control thread has looked at the objects that call it */
     OPENMP_FREE,     /* in each top-level region */
-    OPENMP_PYTHON,   /* on Python's main thread at its safe points: the user said so */
     OPENMP_NEVER,    /* moldable: the note says why */
     OPENMP_MAY_MAX
 };
@@ -60,7 +59,6 @@ struct copy {
     char name[PROTO_SHORT_MAX];
     int (*get_max)(void); /* its nthreads-var for the calling thread */
     int (*level)(void);
-    void (*set_number)(int);
     void (*push)(void *loc, int32_t thread, int32_t n); /* of libomp alone */
     int32_t (*thread)(void *loc);
     void *entry[OPENMP_ENTRY_MAX]; /* what slots held; written before our stub is put there */
@@ -79,10 +77,8 @@ struct openmp_state {
     _Atomic uint64_t loads;      /* dlopens when all objects had been looked at; 0: not all */
     _Atomic bool fences;         /* a region orders its own writes: no membarrier here */
     _Atomic bool watched;        /* the control thread waits for the end of regions */
-    _Atomic bool theirs;         /* a thread's number was set by the program */
     _Atomic uint64_t regions;    /* of threads that have ended */
     _Atomic uint64_t placed_ns;  /* when a thread last took a new number, or left an old region */
-    _Atomic uint32_t python;     /* the generation that Python's main thread has */
     struct number_wish wish;     /* what does not change: machine, chosen, sized */
     uint32_t most;               /* threads that a region can get */
     bool tools;                  /* libomp is told to load some (OMPT) */
@@ -100,9 +96,9 @@ bool openmp_is_runtime(const char *file);
 /*
  * Judges objects loaded since the last time, and puts stubs into their slots. Neither waits for the
  * loader's lock, which a constructor may hold for minutes: what is not bound yet waits for the next
- * look. Returns true when Python's main thread has a further copy to change.
+ * look.
  */
-bool objects_look(void);
+void objects_look(void);
 
 /* Some slots were not bound at the last look. */
 bool objects_pending(void);
@@ -115,10 +111,13 @@ struct code {
     size_t text_size;
     uintptr_t number_got; /* where the addresses of the two functions are; 0: not imported */
     uintptr_t id_got;
-    bool number_linked; /* the former belongs to the procedure linkage table */
+    bool linked; /* they belong to the procedure linkage table */
 };
 
-/* All mentions of omp_get_num_threads in the code are calls that gcc makes for static loops. */
+/*
+ * All mentions of omp_get_num_threads and omp_get_thread_num in the code are calls that gcc makes
+ * for static loops.
+ */
 bool code_has_only_static_loops(const struct code *code);
 
 /* Some code may call sysconf() for the number of cores. */
@@ -135,7 +134,6 @@ void *hooks_stub(unsigned index, enum openmp_entry entry);
 
 /* No region runs with a number of an older generation. Control thread. */
 bool hooks_settled(void);
-uint32_t hooks_active(void);    /* threads of the largest region that runs; 0: none */
-uint64_t hooks_regions(void);   /* top-level regions so far */
-void hooks_at_safe_point(void); /* Python's main thread: takes the newest target */
+uint32_t hooks_active(void);  /* threads of the largest region that runs; 0: none */
+uint64_t hooks_regions(void); /* top-level regions so far */
 void hooks_after_fork(void);

@@ -107,30 +107,44 @@ static bool divides(const struct callee *id, const unsigned char *at)
     return move > 0 && call_length(id, at + move) > 0;
 }
 
+/* A call of @callee stands at @at, of which nothing else is allowed to be mentioned. */
+static enum mention next_call(const struct code *code, const struct callee *callee, size_t *i)
+{
+    for (; *i + 4 <= code->text_size; ++*i) {
+        enum mention mention = mention_at(callee, code->text + *i);
+
+        /* A jump through the table is the linkage table's, or a function's end (-fno-plt). */
+        if (mention == MENTION_TABLE && code->linked)
+            continue;
+        if (mention == MENTION_CALL)
+            return *i + 16 <= code->text_size ? MENTION_CALL : MENTION_OTHER;
+        if (mention != MENTION_NONE)
+            return MENTION_OTHER;
+    }
+    return MENTION_NONE;
+}
+
 bool code_has_only_static_loops(const struct code *code)
 {
     struct callee number = {.got = code->number_got};
     struct callee id = {.got = code->id_got};
-    unsigned calls = 0;
+    unsigned numbers = 0, ids = 0;
+    enum mention mention = MENTION_NONE;
 
-    if (!code->text || code->text_size > TEXT_MAX || !code->id_got)
+    if (!code->text || code->text_size > TEXT_MAX || !code->number_got || !code->id_got)
         return false;
     find_stubs(code, &number);
     find_stubs(code, &id);
-    for (size_t i = 2; i + 4 <= code->text_size; i++) {
-        const unsigned char *at = code->text + i;
-        enum mention mention = mention_at(&number, at);
-
-        if (mention == MENTION_NONE)
-            continue;
-        /* A jump through the table is the linkage table's, or a function's end (-fno-plt). */
-        if (mention == MENTION_TABLE && code->number_linked)
-            continue;
-        if (mention != MENTION_CALL || i + 16 > code->text_size || !divides(&id, at + 4))
+    for (size_t i = 2; (mention = next_call(code, &number, &i)) == MENTION_CALL; i++) {
+        if (!divides(&id, code->text + i + 4))
             return false;
-        calls++;
+        numbers++;
     }
-    return calls > 0;
+    if (mention == MENTION_OTHER)
+        return false;
+    for (size_t i = 2; (mention = next_call(code, &id, &i)) == MENTION_CALL; i++)
+        ids++;
+    return mention == MENTION_NONE && numbers > 0 && ids == numbers;
 }
 
 bool code_counts_cores(const struct code *code)

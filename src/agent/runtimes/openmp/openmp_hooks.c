@@ -226,46 +226,6 @@ uint64_t hooks_regions(void)
     return regions;
 }
 
-void hooks_at_safe_point(void)
-{
-    static struct {
-        uintptr_t copy;
-        uint32_t first, ours;
-    } has[COPIES_MAX]; /* Python's main thread */
-    uint32_t generation = atomic_load(&openmp.generation);
-    struct number_wish wish = openmp.wish;
-    int saved = errno;
-
-    wish.target = atomic_load(&openmp.target);
-    wish.limit = atomic_load(&openmp.limit);
-    for (unsigned i = 0; i < COPIES_MAX; i++) {
-        struct copy *copy = &openmp.copies[i];
-        uint32_t held;
-
-        if (!copy->start || atomic_load(&copy->may) != OPENMP_PYTHON)
-            continue;
-        if (copy->level() > 0)
-            return; /* Python within a region; it will be asked for again */
-        held = (uint32_t)copy->get_max();
-        if (has[i].copy != copy->start) {
-            has[i].copy = copy->start;
-            has[i].first = has[i].ours = held;
-        }
-        atomic_store(&copy->begun, true);
-        if (held != has[i].ours) { /* it stays, until the program puts ours back */
-            atomic_store(&openmp.theirs, true);
-            continue;
-        }
-        has[i].ours = thread_number(has[i].first, &wish);
-        if (has[i].ours != held)
-            copy->set_number((int)has[i].ours);
-    }
-    atomic_store(&openmp.placed_ns, clock_now_ns());
-    atomic_store(&openmp.python, generation);
-    agent_notify();
-    errno = saved;
-}
-
 void hooks_after_fork(void)
 {
     for (unsigned i = 0; i < THREADS; i++) {

@@ -8,7 +8,7 @@
  *   it imports no function that tells or sets the number (omp_get_max_threads, …), and
  *   it has no thread-local variables (threadprivate), which end with a thread of the runtime, and
  *   each of its calls of omp_get_num_threads is one that gcc makes for a static loop: the number
- *   goes into a register, and the next call is omp_get_thread_num, and
+ *   goes into a register, and the next call is omp_get_thread_num, which it calls nowhere else, and
  *   all its regions are ours to see.
  *
  * Which copy an object uses is read from its slots, the table of addresses that ld.so has filled in
@@ -17,7 +17,6 @@
  */
 #include "agent/compat.h"
 #include "agent/process/objects.h"
-#include "agent/process/python.h"
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/cleanup.h"
@@ -44,6 +43,9 @@ static const char *const telling[] = {
     "omp_set_num_threads_",
     "omp_set_num_threads_8_",
     "omp_get_num_threads_",
+    "omp_get_thread_num_",
+    "omp_get_ancestor_thread_num",
+    "omp_get_ancestor_thread_num_",
     "omp_get_thread_limit",
     "omp_get_thread_limit_",
     "omp_get_team_size",
@@ -72,8 +74,9 @@ static struct seen {
         uint8_t tries;
         bool met; /* at this look */
         bool judged;
-        bool done;  /* nothing is left to do for it */
-        bool plain; /* … and nothing will be: it has no slots for us */
+        bool innocent; /* … and it cannot know its number */
+        bool done;     /* nothing is left to do for it */
+        bool plain;    /* … and nothing will be: it has no slots for us */
     } objects[OBJECTS_MAX];
     unsigned n;
     uint64_t unloads;
@@ -91,11 +94,12 @@ struct user {
     bool pushes;      /* num_threads(n), as clang's code says it */
     bool sysconf;
     bool uses_openmp;
-    uint32_t copies; /* that it is bound to; a bit each */
-    bool unbound;    /* some slot of a runtime's function waits for its first call */
-    bool foreign;    /* some entry of regions is bound to what we do not know */
-    bool unfinished; /* ld.so is not done with it */
-    bool number_twice;
+    uint32_t copies;   /* that it is bound to; a bit each */
+    bool unbound;      /* some slot of a runtime's function waits for its first call */
+    bool foreign;      /* some entry of regions is bound to what we do not know */
+    bool unfinished;   /* ld.so is not done with it */
+    bool number_twice; /* one of the two functions has more than a slot */
+    bool linked[2];    /* their slots are of the procedure linkage table */
     struct {
         uintptr_t at;
         enum openmp_entry entry;
@@ -111,8 +115,6 @@ struct look {
     bool sanitized;
     bool archer;
     bool torch;
-    bool python;      /* and its main thread may follow */
-    bool follows;     /* Python's main thread has a further copy to change */
     uint32_t present; /* copies met */
 };
 
@@ -163,12 +165,11 @@ static void copy_fill(struct copy *copy, const struct object *o)
     *copy = (struct copy){.end = o->end};
     copy->get_max = SYMBOL(int (*)(void), "omp_get_max_threads");
     copy->level = SYMBOL(int (*)(void), "omp_get_level");
-    copy->set_number = SYMBOL(void (*)(int), "omp_set_num_threads");
     copy->push = SYMBOL(void (*)(void *, int32_t, int32_t), "__kmpc_push_num_threads");
     copy->thread = SYMBOL(int32_t(*)(void *), "__kmpc_global_thread_num");
     snprintf(copy->name, sizeof(copy->name), "%s", slash ? slash + 1 : o->path);
     copy->start = o->start;
-    if (!copy->get_max || !copy->level || !copy->set_number) {
+    if (!copy->get_max || !copy->level) {
         snprintf(copy->note, sizeof(copy->note), "moldable: an unknown runtime");
         atomic_store(&copy->may, OPENMP_NEVER);
     } else if (seen.doubt[0]) {
@@ -292,13 +293,13 @@ static bool entry_of(const char *name, enum openmp_entry *ret)
     return false;
 }
 
-static void take_region(struct user *u, const char *name, uintptr_t slot)
+static void take_region(struct user *u, const char *name, uintptr_t slot, bool is_slot)
 {
     enum openmp_entry entry;
 
     u->has_regions = true;
-    if (!entry_of(name, &entry) || u->n_slots == SLOTS_MAX) {
-        u->foreign = true; /* an entry that is newer than we are */
+    if (!is_slot || !entry_of(name, &entry) || u->n_slots == SLOTS_MAX) {
+        u->foreign = true; /* data or code of the program, or an entry that is newer than we are */
         return;
     }
     u->slots[u->n_slots].at = slot;
@@ -315,23 +316,29 @@ static void take_import(void *arg, const struct import *import)
     struct user *u = arg;
     const char *name = import->name;
     uintptr_t slot = import->slot;
-    bool region = begins(name, "GOMP_parallel") || strcmp(name, "__kmpc_fork_call") == 0;
+    bool region = begins(name, "GOMP_parallel") || begins(name, "__kmpc_fork_");
 
     if (import->defined)
         return;
     if (region)
-        take_region(u, name, slot);
+        take_region(u, name, slot, import->is_slot);
     if (begins(name, "GOMP_") || begins(name, "omp_") || begins(name, "__kmpc_")) {
         u->uses_openmp = true;
-        take_binding(u, slot, region);
+        if (import->is_slot)
+            take_binding(u, slot, region);
+        else
+            u->foreign |= region;
     }
     if (strcmp(name, "omp_get_num_threads") == 0) {
         u->number_twice |= u->code.number_got != 0;
         u->code.number_got = slot;
-        u->code.number_linked = import->linked;
+        u->number_twice |= !import->is_slot;
+        u->linked[0] = import->linked;
     } else if (strcmp(name, "omp_get_thread_num") == 0) {
+        u->number_twice |= u->code.id_got != 0 || !import->is_slot;
         u->code.id_got = slot;
-    } else if (strcmp(name, "__kmpc_push_num_threads") == 0) {
+        u->linked[1] = import->linked;
+    } else if (begins(name, "__kmpc_push_num_threads")) {
         u->pushes = true;
     } else if (strcmp(name, "sysconf") == 0) {
         u->sysconf = true;
@@ -388,8 +395,9 @@ static const char *what_it_knows(const struct look *look, const struct user *u)
 {
     if (u->what)
         return u->what;
-    if (u->code.number_got && (u->number_twice || !code_has_only_static_loops(&u->code)))
-        return "omp_get_num_threads";
+    if ((u->code.number_got || u->code.id_got) &&
+        (u->number_twice || !code_has_only_static_loops(&u->code)))
+        return u->code.number_got ? "omp_get_num_threads" : "omp_get_thread_num";
     if (u->object.has_tls)
         return "thread-local variables";
     if (u->has_regions && u->sysconf && code_counts_cores(&u->code))
@@ -399,18 +407,8 @@ static const char *what_it_knows(const struct look *look, const struct user *u)
     return NULL;
 }
 
-static bool let_python_follow(uint32_t copies)
-{
-    bool changed = false;
-
-    for (unsigned i = 0; i < COPIES_MAX; i++)
-        if (copies >> i & 1 && openmp.copies[i].start &&
-            atomic_load(&openmp.copies[i].may) != OPENMP_NEVER)
-            changed |= atomic_exchange(&openmp.copies[i].may, OPENMP_PYTHON) != OPENMP_PYTHON;
-    return changed;
-}
-
-static void judge(struct look *look, const struct user *u)
+/* Returns true if @u cannot know. */
+static bool judge(struct look *look, const struct user *u)
 {
     bool any = u->unbound || u->foreign || u->unfinished || !u->copies;
     const char *what = what_it_knows(look, u);
@@ -418,10 +416,6 @@ static void judge(struct look *look, const struct user *u)
     const char *file = slash ? slash + 1 : u->object.path[0] ? u->object.path : "the program";
     char note[PROTO_NOTE_MAX];
 
-    if (what && look->python && !is_known_to_build(look, u)) {
-        look->follows |= let_python_follow(any ? ALL_COPIES : u->copies);
-        return;
-    }
     if (what)
         snprintf(note, sizeof(note), "moldable: %.32s may build on the number of threads (%s)",
                  file, what);
@@ -430,11 +424,12 @@ static void judge(struct look *look, const struct user *u)
     else if (u->pushes)
         snprintf(note, sizeof(note), "moldable: %.32s has num_threads() for libomp", file);
     else
-        return;
+        return true;
     if (any)
         condemn_all(note);
     else
         condemn(u->copies, note);
+    return false;
 }
 
 /* Returns false when something is left to do for @o. */
@@ -445,6 +440,7 @@ static bool take(struct look *look, struct user *u, struct seen_object *s)
     if (!u->object.dynamic || openmp_is_runtime(u->object.path))
         return s->plain = true;
     object_imports(&u->object, take_import, u);
+    u->code.linked = u->linked[0] && u->linked[1];
     if (!u->uses_openmp)
         return s->plain = true;
     if (!s->judged && u->unfinished && s->tries < TRIES_MAX) {
@@ -453,7 +449,7 @@ static bool take(struct look *look, struct user *u, struct seen_object *s)
         return false;
     }
     if (!s->judged)
-        judge(look, u);
+        s->innocent = judge(look, u);
     s->judged = true;
     s->plain = u->n_slots == 0;
     for (unsigned i = 0; i < u->n_slots; i++)
@@ -510,20 +506,26 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
         return 0;
     u = (struct user){.what = NULL};
     object_read(&u.object, info);
-    u.code.text = u.object.text;
+    u.code.text = u.object.texts == 1 ? u.object.text : NULL; /* NULL: counts as code that asks */
     u.code.text_size = u.object.text_size;
     s->done = take(look, &u, s);
     seen.pending |= !s->done;
     return 0;
 }
 
-/* Something was unloaded, or a copy has become moldable: slots are looked at once more. */
+/*
+ * Something was unloaded, or a copy has become moldable: slots are looked at once more. The same
+ * library at the same place is the same code; who could know may have met another copy.
+ */
 static void begin_again(void)
 {
-    for (unsigned i = 0; i < seen.n; i++)
-        if (!seen.objects[i].plain)
-            seen.objects[i] =
-                (struct seen_object){.base = seen.objects[i].base, .key = seen.objects[i].key};
+    for (unsigned i = 0; i < seen.n; i++) {
+        struct seen_object *s = &seen.objects[i];
+
+        if (!s->plain)
+            *s = (struct seen_object){
+                .base = s->base, .key = s->key, .judged = s->innocent, .innocent = s->innocent};
+    }
     seen.again = false;
 }
 
@@ -554,15 +556,13 @@ static void after_meeting(const struct look *look)
     }
 }
 
-bool objects_look(void)
+void objects_look(void)
 {
-    struct look look = {.whole = true,
-                        .tool = openmp.tools,
-                        .python = agent_config.openmp_follow && python_is_here()};
+    struct look look = {.whole = true, .tool = openmp.tools};
 
     each_object(meet, &look);
     if (look.loads == 0)
-        return false; /* the program forks */
+        return; /* the program forks */
     seen.pending = false;
     if (look.unloads != seen.unloads || seen.again)
         begin_again();
@@ -580,5 +580,4 @@ bool objects_look(void)
     }
     seen.pending |= seen.again || !look.whole;
     atomic_store(&openmp.loads, look.whole ? look.loads : 0);
-    return look.follows;
 }

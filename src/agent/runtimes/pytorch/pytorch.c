@@ -14,9 +14,7 @@
 #include "base/cleanup.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define STUBS_MAX 8
 #define TRIES_MAX 100 /* ticks to wait for ld.so to finish PyTorch */
@@ -290,32 +288,10 @@ static int is_torch_at(struct dl_phdr_info *info, size_t size, void *arg)
     return strcmp(file_of(&o), "libtorch_python.so") == 0 ? 1 : -1;
 }
 
-/*
- * OpenMP binds its threads. The main thread is then allowed one core, which the agent would report
- * as the process's; and threads that a target makes would share the others' places.
- */
-static bool binds_threads(void)
-{
-    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
-                                        "KMP_AFFINITY"};
-    static const char *const none[] = {"", "false", "none", "disabled"};
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        const char *value = getenv(names[i]);
-        bool binds = value != NULL;
-
-        for (size_t k = 0; value && k < ARRAY_LEN(none); k++)
-            binds = binds && strcasecmp(value, none[k]) != 0;
-        if (binds)
-            return true;
-    }
-    return false;
-}
-
 /* PyTorch is being loaded: from now on the control thread looks for it. */
 static void begin(void)
 {
-    if (binds_threads())
+    if (number_threads_are_bound())
         return;
     objects_watch_forks();
     if (agent_start())
