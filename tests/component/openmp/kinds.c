@@ -80,7 +80,7 @@ static void region(void)
     }
     heads += firsts - 1;
 #elif defined(ASKS_FOR_ITS_INDEX)
-    static int rows[64];
+    static volatile int rows[64];
 
     heads = 0;
 #pragma omp parallel reduction(+ : heads)
