@@ -365,8 +365,9 @@ int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct
     int r;
 
     if (boot == c->lease_boot && number < c->lease_number)
-        return error_set(err, -EALREADY, "the lease %" PRIu64 " is stale: %" PRIu64 " came before it",
-                         number, c->lease_number);
+        return error_set(err, -EALREADY,
+                         "the lease %" PRIu64 " is stale: %" PRIu64 " came before it", number,
+                         c->lease_number);
     r = cap_set(d, CAP_LEASE, cap, err);
     if (r == 0) {
         c->lease_boot = boot;
