@@ -101,4 +101,4 @@ CASE = Case(specs=MIX, quick=QUICK, mix=Mix, stock=Stock, threadtide=Threadtide,
             measures=tuple(m for m in report.MEASURES if m[0] != "total steps/s"),  # steps of different kinds
             imports=((PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"),), versions=versions,
             what="TensorFlow, PyTorch, XGBoost and a forest",
-            how="Each starts with a thread for every core. Threadtide chooses their threads, and changes those of two while they train.")
+            how="Each starts with a thread for every core. Threadtide chooses their threads, and changes those of three while they train.")
