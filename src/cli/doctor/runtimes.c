@@ -23,7 +23,9 @@ int runtimes_read(int root, pid_t pid, struct proc_runtimes *ret)
 static const json_t *reported(const json_t *backends, pid_t pid, enum proc_runtime runtime)
 {
     bool openmp = runtime == PROC_RUNTIME_GOMP || runtime == PROC_RUNTIME_LLVM_OMP;
-    const char *name = openmp ? "openmp" : proc_runtime_name(runtime);
+    const char *name = openmp                          ? "openmp"
+                       : runtime == PROC_RUNTIME_TORCH ? "pytorch"
+                                                       : proc_runtime_name(runtime);
     const json_t *backend;
     size_t i;
 
@@ -45,7 +47,9 @@ static enum malleability judge(enum proc_runtime runtime, const json_t *backends
         *ret_why = member_text(backend, "note");
     if (member_bool(backend, "malleable"))
         return MALLEABLE;
-    return m == MALLEABLE ? RIGID : m;
+    if (m != MALLEABLE)
+        return m;
+    return strncmp(*ret_why, "moldable", 8) == 0 ? MOLDABLE : RIGID;
 }
 
 json_t *runtimes_json(const struct proc_runtimes *found, const json_t *backends, pid_t pid)
