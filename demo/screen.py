@@ -48,7 +48,7 @@ class Screen:
         return (job.process is not None, job.finished is not None, job.seen.get("threads"))
 
     def line(self, now, job, width, why=True):
-        name = f"{job.name:<10}"
+        name = f"{job.name:<12}"
         text = self.words(now, job)
         if why and job.running and job.seen.get("reason"):
             text += f"  ({job.seen['reason']})"
@@ -67,7 +67,7 @@ class Screen:
         threads = job.seen.get("threads")
         on = f"  {threads} thread{'s' * (threads != 1)} on cores {job.seen['cores']}" if threads else ""
         if not job.steps:
-            return f"{bar(0)} TensorFlow starts{on}"
+            return f"{bar(0)} starts{on}"
         text = f"{bar(job.step / job.steps)} {job.step:4d}/{job.steps} steps"
         rate = job.rate()
         speed = "its test" if job.step == job.steps else f"{rate:6.1f}/s" if rate is not None else "–"
@@ -75,7 +75,7 @@ class Screen:
 
     def total(self, now, jobs, width):
         active = [job.seen["threads"] for job in jobs if job.running and job.seen]
-        text = f"{now:5.0f} s  {'together':<10}{sum(active)} threads for {self.cores} cores"
+        text = f"{now:5.0f} s  {'together':<12}{sum(active)} threads for {self.cores} cores"
         # A program has one thread at least: only what is beyond that need not have been.
         return self.paint(text[:width - 1], "31" if sum(active) > max(self.cores, len(active)) else "2")
 
