@@ -45,7 +45,7 @@ UNEQUAL = 0.05  # of the machine: more that other programs used in one pass than
 TENSORFLOW = servers.Case(
     specs=(mix.Spec("cnn", 0), mix.Spec("mlp", 12), mix.Spec("attention", 24)),
     quick=(mix.Spec("cnn", 0, 1), mix.Spec("mlp", 2, 2), mix.Spec("attention", 4, 1)),
-    mix=mix.Mix, stock=side.Stock, threadtide=side.Threadtide, table=report.job_table, measures=report.MEASURES, imports=(),
+    mix=mix.Mix, stock=side.Stock, threadtide=side.Threadtide, table=report.job_table, measures=report.MEASURES,
     what="Three TensorFlow trainings", versions=dict,
     how="Each starts with a thread for every core. Threadtide changes the active threads while they train.")
 
@@ -87,12 +87,12 @@ def check_set_up():
         sys.exit(f"demo: {sys.executable} has no TensorFlow. Run `make demo`.")
 
 
-def warm_up(case):
-    """Loads what the programs import once: else the first pass alone would read gigabytes from the disk."""
-    for command in ([sys.executable, str(mix.TRAIN), "--help"], *case.imports):
-        answer = subprocess.run(command, env=side.without_our_variables(), capture_output=True, text=True, check=False)
-        if answer.returncode != 0:
-            raise mix.JobFailed(f"{' '.join(command)} does not run:\n{answer.stderr}")
+def warm_up():
+    """Loads TensorFlow once, as servers.missing() the others: else the first pass alone would read it from the disk."""
+    answer = subprocess.run([sys.executable, str(mix.TRAIN), "--help"], env=side.without_our_variables(),
+                            capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise mix.JobFailed(f"TensorFlow does not load:\n{answer.stderr}")
 
 
 def run_pass(how, case, args, data, view, count):
@@ -204,7 +204,7 @@ def main():
             return 0
         if why:
             print(why)
-        warm_up(case)
+        warm_up()
         view = screen.Screen(cores)
         rounds, left_out = compare(args, case, data, view)
         show(rounds, case, source, view)

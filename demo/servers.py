@@ -37,7 +37,6 @@ class Case:
     threadtide: type
     table: collections.abc.Callable  # of the jobs
     measures: tuple  # those of report.MEASURES that mean something
-    imports: tuple  # commands that load what the programs will
     versions: collections.abc.Callable
     what: str
     how: str
@@ -53,10 +52,10 @@ class Mix(mix.Mix):
 
 
 def missing():
-    """What the mix cannot run without here, in words; None: nothing."""
+    """What the mix cannot run without here, in words; None: nothing. Reads the libraries from the disk, too."""
     if not os.access(PYTHON, os.X_OK) or not os.path.isfile(PYTHON):
         return f"{PYTHON} is missing: run scripts/setup.sh torch"
-    done = subprocess.run([PYTHON, "-c", "import torch, xgboost, sklearn"], capture_output=True, text=True)
+    done = subprocess.run([PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"], capture_output=True, text=True)
     return (done.stderr.strip().splitlines() or ["it does not start"])[-1] if done.returncode else None
 
 
@@ -99,6 +98,5 @@ def versions():
 
 CASE = Case(specs=MIX, quick=QUICK, mix=Mix, stock=Stock, threadtide=Threadtide, table=table,
             measures=tuple(m for m in report.MEASURES if m[0] != "total steps/s"),  # steps of different kinds
-            imports=((PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"),), versions=versions,
-            what="TensorFlow, PyTorch, XGBoost and a forest",
+            versions=versions, what="TensorFlow, PyTorch, XGBoost and a forest",
             how="Each starts with a thread for every core. Threadtide chooses their threads, and changes those of three while they train.")

@@ -113,14 +113,40 @@ void object_read(struct object *o, const struct dl_phdr_info *info)
         } else if (header->p_type == PT_LOAD) {
             o->start = from < o->start ? from : o->start;
             o->end = to > o->end ? to : o->end;
-            if (header->p_flags & PF_X)
-                o->texts++;
-            if (!o->text && header->p_flags & PF_X) {
+            if (header->p_flags & PF_X && o->texts++ == 0) {
                 o->text = pointer_to(from);
                 o->text_size = header->p_memsz;
             }
         }
     }
+}
+
+const char *object_file(const struct object *o)
+{
+    const char *slash = strrchr(o->path, '/');
+
+    return slash ? slash + 1 : o->path;
+}
+
+struct search {
+    uintptr_t code;
+    struct object *found;
+};
+
+static int holds(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const struct search *s = arg;
+
+    (void)size;
+    object_read(s->found, info);
+    return s->code >= s->found->start && s->code < s->found->end;
+}
+
+bool object_at(const void *code, struct object *ret)
+{
+    struct search s = {(uintptr_t)code, ret};
+
+    return dl_iterate_phdr(holds, &s) == 1;
 }
 
 /* ---- symbols that an object defines ---- */

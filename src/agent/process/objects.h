@@ -49,6 +49,15 @@ void objects_watch_forks(void);
 /* Fills in what the headers say. Any thread. */
 void object_read(struct object *o, const struct dl_phdr_info *info);
 
+/* The name of its file, without the folder. Any thread. */
+const char *object_file(const struct object *o);
+
+/*
+ * Reads the object that has the code at @code, for a thread in the middle of a load: it may have
+ * the loader's lock, so a fork is not waited for. Returns false when there is none.
+ */
+bool object_at(const void *code, struct object *ret);
+
 /* The address of the function @name that @o defines; 0: none. */
 uintptr_t object_defines(const struct object *o, const char *name);
 

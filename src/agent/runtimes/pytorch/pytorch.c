@@ -71,13 +71,6 @@ void pytorch_fix(const char *note)
 
 /* ---- PyTorch's objects ---- */
 
-static const char *file_of(const struct object *o)
-{
-    const char *slash = strrchr(o->path, '/');
-
-    return slash ? slash + 1 : o->path;
-}
-
 /* A way through the list for PyTorch. */
 struct search {
     struct pytorch_real real;
@@ -139,7 +132,7 @@ static int find_cpu(struct dl_phdr_info *info, size_t size, void *arg)
 
     (void)size;
     object_read(&o, info);
-    if (!o.dynamic || strcmp(file_of(&o), "libtorch_cpu.so") != 0)
+    if (!o.dynamic || strcmp(object_file(&o), "libtorch_cpu.so") != 0)
         return 0;
     if (strlen(o.path) >= sizeof(pytorch.path))
         return 1;
@@ -148,7 +141,7 @@ static int find_cpu(struct dl_phdr_info *info, size_t size, void *arg)
              DEFINED(init, "_ZN2at16init_num_threadsEv") &&
              DEFINED(in_region, "_ZN2at18in_parallel_regionEv");
     snprintf(pytorch.path, sizeof(pytorch.path), "%s", o.path);
-    snprintf(known.folder, sizeof(known.folder), "%.*s", (int)(file_of(&o) - o.path), o.path);
+    snprintf(known.folder, sizeof(known.folder), "%.*s", (int)(object_file(&o) - o.path), o.path);
     for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)
         if (object_needs(&o, runtimes[i]))
             snprintf(known.needed, sizeof(known.needed), "%s", object_needs(&o, runtimes[i]));
@@ -167,7 +160,7 @@ static int find_python(struct dl_phdr_info *info, size_t size, void *arg)
     object_read(&o, info);
     if (s->openmp >= o.start && s->openmp < o.end)
         snprintf(known.soname, sizeof(known.soname), "%s", object_soname(&o));
-    if (!o.dynamic || strcmp(file_of(&o), "libtorch_python.so") != 0)
+    if (!o.dynamic || strcmp(object_file(&o), "libtorch_python.so") != 0)
         return 0;
     s->object = o;
     s->python = true;
@@ -230,7 +223,7 @@ static void fix_shared(const struct object *o)
 {
     char note[PROTO_NOTE_MAX];
 
-    snprintf(note, sizeof(note), "moldable: %.40s uses PyTorch's OpenMP, too", file_of(o));
+    snprintf(note, sizeof(note), "moldable: %.40s uses PyTorch's OpenMP, too", object_file(o));
     pytorch_fix(note);
 }
 
@@ -262,32 +255,6 @@ static void look(void)
     atomic_store(&pytorch.loads, loads);
 }
 
-/* Is the code at @arg in an object that shares PyTorch's OpenMP? */
-static int look_at_code(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct object o;
-
-    (void)size;
-    object_read(&o, info);
-    if ((uintptr_t)arg < o.start || (uintptr_t)arg >= o.end)
-        return 0;
-    if (shares(&o))
-        fix_shared(&o);
-    return 1;
-}
-
-/* Is the code at @arg in PyTorch's part for Python? */
-static int is_torch_at(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct object o;
-
-    (void)size;
-    object_read(&o, info);
-    if ((uintptr_t)arg < o.start || (uintptr_t)arg >= o.end)
-        return 0;
-    return strcmp(file_of(&o), "libtorch_python.so") == 0 ? 1 : -1;
-}
-
 /* PyTorch is being loaded: from now on the control thread looks for it. */
 static void begin(void)
 {
@@ -304,14 +271,17 @@ static void begin(void)
  */
 static void torch_loaded(const void *code)
 {
+    struct object o;
+
     if (!atomic_load(&present)) {
-        if (dl_iterate_phdr(is_torch_at, (void *)code) == 1)
+        if (object_at(code, &o) && strcmp(object_file(&o), "libtorch_python.so") == 0)
             begin();
         return;
     }
     if (atomic_load(&pytorch.may) != PYTORCH_FREE || !pytorch_is_changed_here())
         return;
-    dl_iterate_phdr(look_at_code, (void *)code);
+    if (object_at(code, &o) && shares(&o))
+        fix_shared(&o);
     if (atomic_load(&pytorch.may) == PYTORCH_FIXED)
         pytorch.real.set_openmp((int)atomic_load(&pytorch.own));
 }

@@ -98,16 +98,9 @@ static void fix(const char *note)
 
 /* ---- objects ---- */
 
-static const char *file_of(const struct object *o)
-{
-    const char *slash = strrchr(o->path, '/');
-
-    return slash ? slash + 1 : o->path;
-}
-
 static bool is_xgboost(const struct object *o)
 {
-    return strncmp(file_of(o), "libxgboost.so", 13) == 0;
+    return strncmp(object_file(o), "libxgboost.so", 13) == 0;
 }
 
 static int find_library(struct dl_phdr_info *info, size_t size, void *arg)
@@ -134,7 +127,7 @@ static int find_openmp(struct dl_phdr_info *info, size_t size, void *arg)
     object_read(&o, info);
     if (!o.dynamic || strlen(o.path) >= sizeof(xgboost.path) ||
         (strcmp(object_soname(&o), xgboost.needed) != 0 &&
-         strcmp(file_of(&o), xgboost.needed) != 0))
+         strcmp(object_file(&o), xgboost.needed) != 0))
         return 0;
     *(bool *)arg = true;
     snprintf(xgboost.path, sizeof(xgboost.path), "%s", o.path);
@@ -177,7 +170,7 @@ static void fix_shared(const struct object *o)
 {
     char note[PROTO_NOTE_MAX];
 
-    snprintf(note, sizeof(note), "moldable: %.40s uses XGBoost's OpenMP, too", file_of(o));
+    snprintf(note, sizeof(note), "moldable: %.40s uses XGBoost's OpenMP, too", object_file(o));
     fix(note);
 }
 
@@ -210,32 +203,6 @@ static void look(void)
 
 /* ---- an object is loaded: a thread of the program, in the middle of that ---- */
 
-/* Is the code at @arg XGBoost's? */
-static int is_xgboost_at(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct object o;
-
-    (void)size;
-    object_read(&o, info);
-    if ((uintptr_t)arg < o.start || (uintptr_t)arg >= o.end)
-        return 0;
-    return is_xgboost(&o) ? 1 : -1;
-}
-
-/* Is it of an object that shares XGBoost's OpenMP? */
-static int look_at_code(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct object o;
-
-    (void)size;
-    object_read(&o, info);
-    if ((uintptr_t)arg < o.start || (uintptr_t)arg >= o.end)
-        return 0;
-    if (shares(&o))
-        fix_shared(&o);
-    return 1;
-}
-
 static void begin(void)
 {
     xgboost.chosen = number_of_environment(&xgboost.by_user);
@@ -250,14 +217,16 @@ static void begin(void)
 static void xgb_loaded(const void *code)
 {
     int saved = errno;
+    struct object o;
 
     if (!atomic_load(&present)) {
-        if (dl_iterate_phdr(is_xgboost_at, (void *)code) == 1 && python_is_here() &&
+        if (object_at(code, &o) && is_xgboost(&o) && python_is_here() &&
             !number_threads_are_bound())
             begin();
     } else if (is_main && atomic_load(&xgboost.may) == FREE &&
                atomic_load(&xgboost.ours) != atomic_load(&xgboost.own)) {
-        dl_iterate_phdr(look_at_code, (void *)code);
+        if (object_at(code, &o) && shares(&o))
+            fix_shared(&o);
         if (atomic_load(&xgboost.may) == FIXED &&
             (uint32_t)xgboost.get_number() == atomic_load(&xgboost.ours)) {
             xgboost.set_number((int)atomic_load(&xgboost.own));
