@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# All benchmarks of docs/benchmarks.md, one after the other, then the report: about an hour on 2 cores. As
-# root, those with containers, of energy (energy.sh) and of elastic clusters (cluster.sh), three hours more.
+# All benchmarks of docs/benchmarks.md, one after the other, then the report: about two hours on 2 cores. As
+# root, those with containers, of energy (energy.sh) and of elastic clusters (cluster.sh), about five hours more.
 set -eu
 cd "$(dirname "$0")/.."
 py=${TIDE_BENCH_PYTHON:-.venv/bin/python}
