@@ -1,15 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hub's HTTPS as people and scripts use it, for tests."""
+"""The hub's HTTPS as people and scripts use it, for tests; units are played by mosquitto's clients."""
 import http.client
 import json
 import re
 import ssl
+import shutil
 import subprocess
+import time
+
+import pytest
 
 from daemon import GUARD_S, eventually
-from hub import Serving
+from hub import KWH, TOOLS, Serving
 
 PASSWORD = "correct horse battery"
+needs_tools = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
+                                 reason="mosquitto-clients and openssl are not installed")
+POLICY = """\
+version: 1
+org: unlp
+zone: America/Argentina/Buenos_Aires
+areas:
+- {area: unlp/lab3, unit: lab3, name: "Laboratory 3"}
+- {area: unlp/lab4, unit: lab4}
+tariff:
+  unit: EUR
+  price: 0.25 EUR/kWh
+rules:
+- {area: unlp/lab3, cap: 1200 W, floor: 300 W, kind: breaker}
+- {area: unlp, budget: 90 kWh/day}
+"""
 
 
 class Web(Serving):
@@ -114,3 +134,52 @@ class Stream:
 
     def close(self):
         self.connection.close()
+
+
+class Hub(Web):
+    def policy(self, text=POLICY):
+        path = self.folder / "policy.yaml"
+        path.write_text(text)
+        self.options = ("--policy", str(path))
+
+    def state_of(self, unit, **more):
+        """The unit says how it is."""
+        message = {"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 7, "policy": 0}
+        self.publish(unit, f"tide/1/{unit}/up/state", json.dumps({**message, **more}), "-r")
+
+    def draws(self, unit, watts):
+        uw = int(watts * 1_000_000)
+        self.publish(unit, f"tide/1/{unit}/up/demand", json.dumps(
+            {"v": 1, "points": [], "floor": 0, "draw": {"uw": uw, "low": uw, "high": uw, "basis": "measured"}}))
+
+    def shrinks(self, unit, node, *jobs):
+        """The unit tells whose jobs have fewer cores: (job, user, cores), …"""
+        nodes = [{"node": node, "jobs": len(jobs), "cores": sum(cores for _, _, cores in jobs)}] if jobs else []
+        self.publish(unit, f"tide/1/{unit}/up/shrunk", json.dumps(
+            {"v": 1, "nodes": nodes, "jobs": [{"node": node, "job": job, "user": user, "cores": cores}
+                                              for job, user, cores in jobs if user]}))
+
+    def used(self, unit, kwh, point="area"):
+        """The unit sends a record of the last quarter of an hour."""
+        now, uj = int(time.time() * 1000), int(kwh * KWH)
+        record = {"point": point, "seq": 1, "from": now - 900_000, "to": now, "mono": 10**9, "uj": uj, "low": uj,
+                  "high": uj, "basis": "measured", "gap": 0}
+        assert self.send(unit, {"v": 1, "boot": 7, "records": [record]})
+
+
+@pytest.fixture
+def hub(build_dir, tmp_path):
+    if b"serve" not in subprocess.run([build_dir / "tide-hub", "--help"], capture_output=True).stdout:
+        pytest.skip("tide-hub was built without libmosquitto")
+    made = Hub(build_dir / "tide-hub", tmp_path)
+    made.start()
+    for name, role in (("ada", "administrator"), ("olga", "operator"), ("vera", "viewer")):
+        made.add_user(name, role)
+    made.policy()
+    made.serve()
+    yield made
+    made.stop()
+
+
+def areas(client):
+    return {area["area"]: area for area in client.call("GET", "/v1/areas")[1]["areas"]}

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program with the agent that is a job of a real tided, told what to do through stdin."""
+"""A program with the agent that is a job of a real tided, told what to do through stdin.
+
+statements.py is the other end of it, in programs of Python.
+"""
 import os
 import queue
 import subprocess
@@ -10,16 +13,29 @@ import pytest
 
 from daemon import GUARD_S, eventually
 
+LONG_S = 10 * GUARD_S  # a training, a compiler
+WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}  # as `tide run` sets them: tests share two cores
+
+
+def plain(*command, **env):
+    """The words of the last line that a program says without the agent."""
+    stock = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
+    return subprocess.run([str(c) for c in command], env={**stock, **WAITS, **env}, check=True, capture_output=True,
+                          text=True, timeout=LONG_S).stdout.splitlines()[-1].split()
+
 
 class Program:
-    """A program with the agent, which makes a job for itself; told what to do through stdin."""
+    """A program with the agent, which makes a job for itself; told what to do through stdin.
 
-    def __init__(self, tided, build_dir, *command, **env):
-        self.tided, self.words = tided, queue.Queue()
+    @backend: whose row is asked for.
+    """
+
+    def __init__(self, tided, build_dir, *command, backend=None, **env):
+        self.tided, self.backend, self.words = tided, backend, queue.Queue()
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, bufsize=1,
-            env={**os.environ, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
+            env={**os.environ, **WAITS, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
                  "TIDE_SOCKET": str(tided.dir / "agent.sock"), **env})
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -51,6 +67,30 @@ class Program:
         return self.tided.api("PATCH", f"/v1/jobs/{self.job()['id']}",
                               {"threads": threads, **more})
 
+    def ask(self, *expressions, guard=LONG_S):
+        """What these expressions of Python are, as text."""
+        self.tell(f"say('answer', {', '.join(expressions)})")
+        answer = self.expect("answer", guard=guard)[1:]
+        return answer[0] if len(answer) == 1 else answer
+
+    def row(self):
+        return next((b for b in self.job()["backends"] if b["name"] == self.backend), None)
+
+    def shown(self):
+        """Its row, once the runtime is there."""
+        return eventually(lambda: (row := self.row()) and row["version"] and row)
+
+    def becomes(self, **values):
+        def as_wanted():
+            row = self.row()
+            return row and all(row[name] == value for name, value in values.items()) and row
+        return eventually(as_wanted)
+
+    def follows(self, threads, expected=None):
+        """The program's number() becomes the target."""
+        assert self.set(threads)[1]["status"] in ("done", "waiting")
+        eventually(lambda: self.ask("number()") == str(expected or threads))
+
     def end(self):
         self.process.stdin.close()
         assert self.process.wait(GUARD_S) == 0
@@ -60,8 +100,8 @@ class Program:
 def run(tided, build_dir):
     programs = []
 
-    def start(*command, **env):
-        programs.append(Program(tided, build_dir, *[str(c) for c in command], **env))
+    def start(*command, **more):
+        programs.append(Program(tided, build_dir, *[str(c) for c in command], **more))
         return programs[-1]
     yield start
     for program in programs:

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from daemon import GUARD_S, eventually
+from daemon import GUARD_S
 from hub import TOOLS
 from hub_web import PASSWORD, Client, Web
 

@@ -7,9 +7,7 @@
 """
 import ctypes
 import hashlib
-import os
 import pathlib
-import queue
 import re
 import sys
 import threading
@@ -17,16 +15,15 @@ import time
 
 import torch
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+from statements import elsewhere, goes_on, in_child, lines, listen, say, team  # noqa: E402, F401 (statements use them)
+
 own = torch.get_num_threads()
 big = torch.ones(4_000_000)
 lock = threading.Lock()
 
 
-def say(*words):
-    print(*words, flush=True)
-
-
-def real():
+def number():
     """The number that PyTorch itself has, whatever torch.get_num_threads() says."""
     return int(re.search(r"at::get_num_threads\(\) : (\d+)", torch.__config__.parallel_info())[1])
 
@@ -41,36 +38,9 @@ def lightgbm_path():
     return str(pathlib.Path(importlib.util.find_spec("lightgbm").origin).parent / "lib" / "lib_lightgbm.so")
 
 
-def team():
-    """Threads that take part in regions: those that use processor time meanwhile."""
-    def times():
-        return {t: pathlib.Path(f"/proc/self/task/{t}/schedstat").read_text().split()[0]
-                for t in os.listdir("/proc/self/task")
-                if pathlib.Path(f"/proc/self/task/{t}/comm").read_text() != "tide-agent\n"}
-    before = times()
-    for _ in range(20):
-        torch.sin(big)
-    return sum(before.get(t) != value for t, value in times().items())
-
-
-def elsewhere(function):
-    """What @function returns in a new thread."""
-    result = []
-    thread = threading.Thread(target=lambda: result.append(function()))
-    thread.start()
-    thread.join()
-    return result[0]
-
-
-def in_child():
-    """What a child sees: PyTorch's number, and what the program is told."""
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.write(theirs, f"{real()} {torch.get_num_threads()}".encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    return os.read(ours, 100).decode().split()
+def numbers():
+    """PyTorch's, and what the program is told."""
+    return f"{number()} {torch.get_num_threads()}"
 
 
 class Numbers(torch.utils.data.Dataset):
@@ -78,7 +48,7 @@ class Numbers(torch.utils.data.Dataset):
         return 6
 
     def __getitem__(self, i):
-        return real()
+        return number()
 
 
 def load():
@@ -92,7 +62,7 @@ def sleep_in_lock():
     say("asleep")
     lock.acquire()
     time.sleep(0)
-    say("awake", real())
+    say("awake", number())
     lock.release()
 
 
@@ -132,13 +102,8 @@ def compile_model(**options):
 def main():
     parts = model(64, 64)
     say("begun")
-    while True:
+    while goes_on(globals()):
         train(*parts)
-        if not lines.empty():
-            line = lines.get()
-            if line is None:
-                return
-            exec(line, globals())
 
 
 if __name__ == "__main__":
@@ -149,7 +114,5 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["compiled"]:
         say(*compile_model()())
     else:
-        lines = queue.SimpleQueue()
-        stdin = os.fdopen(os.dup(0))  # children of a fork close sys.stdin, which a thread is not to hold then
-        threading.Thread(target=lambda: ([lines.put(line) for line in stdin], lines.put(None)), daemon=True).start()
+        listen()
         main()

@@ -8,24 +8,19 @@ import ctypes
 import hashlib
 import os
 import pathlib
-import queue
 import re
 import sys
-import threading
 import time
 
 import numpy
 import xgboost
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+from statements import elsewhere, goes_on, in_child, listen, say, team  # noqa: E402, F401 (statements use them)
+
 if "TIDE_XGBOOST_LIMIT" in os.environ:
     import threadpoolctl
     threadpoolctl.threadpool_limits(int(os.environ["TIDE_XGBOOST_LIMIT"]), "openmp")
-
-lines = queue.Queue()
-
-
-def say(*words):
-    print(*words, flush=True)
 
 
 def copy():
@@ -58,42 +53,6 @@ def training(steps, **more):
         trained.update(matrix, step)
         errors.append(trained.eval(matrix, iteration=step).rsplit(":", 1)[1])
     return hashlib.sha256(trained.save_raw("ubj")).hexdigest(), *errors
-
-
-def team():
-    """Threads that take part in a training: those that use processor time meanwhile."""
-    def times():
-        found = {}
-        others = {t.native_id for t in threading.enumerate() if t is not threading.main_thread()}
-        for task in pathlib.Path("/proc/self/task").iterdir():
-            try:
-                if int(task.name) not in others and (task / "comm").read_text() != "tide-agent\n":
-                    found[task.name] = (task / "schedstat").read_text().split()[0]
-            except OSError:
-                pass  # it has ended
-        return found
-    before = times()
-    training(3)
-    return sum(before.get(t) != value for t, value in times().items())
-
-
-def elsewhere(function):
-    """What @function returns in a new thread."""
-    result = []
-    thread = threading.Thread(target=lambda: result.append(function()))
-    thread.start()
-    thread.join()
-    return result[0]
-
-
-def in_child():
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.write(theirs, str(number()).encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    return os.read(ours, 100).decode()
 
 
 class Parts(xgboost.DataIter):
@@ -132,22 +91,16 @@ def main():
     matrix = xgboost.DMatrix(*data(500))
     trained, step = booster(matrix), 0
     say("begun")
-    while True:
+    while goes_on(globals()):
         trained.update(matrix, step)
         step += 1
         if step % 200 == 0:
             trained = booster(matrix)
-        if not lines.empty():
-            line = lines.get()
-            if line is None:
-                return
-            exec(line, globals())
 
 
 if sys.argv[1:2] == ["training"]:
     more = {"nthread": int(sys.argv[3])} if len(sys.argv) > 3 else {}
     say(*training(int(sys.argv[2]), **more))
 else:
-    stdin = os.fdopen(os.dup(0))  # children of a fork close sys.stdin, which a thread is not to hold then
-    threading.Thread(target=lambda: ([lines.put(line) for line in stdin], lines.put(None)), daemon=True).start()
+    listen()
     main()
