@@ -26,7 +26,7 @@ bool python_is_here(void)
     return is_initialized && version && is_initialized() && !strstr(version(), "free-threading");
 }
 
-bool python_call_soon(int (*fn)(void *))
+bool python_call_soon(int (*fn)(void *), void *arg)
 {
     typedef int (*add_fn)(int (*)(void *), void *);
     typedef int (*is_initialized_fn)(void);
@@ -37,7 +37,7 @@ bool python_call_soon(int (*fn)(void *))
         is_initialized = (is_initialized_fn)dlsym(RTLD_DEFAULT, "Py_IsInitialized");
         add = (add_fn)dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
     }
-    return add && is_initialized() && add(fn, NULL) == 0;
+    return add && is_initialized() && add(fn, arg) == 0;
 }
 
 /* Reads a file of the main thread. */

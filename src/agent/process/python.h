@@ -16,7 +16,7 @@ bool python_is_here(void);
  * point. Control thread alone. Returns false when it cannot be asked for now: try again later. @fn
  * may run in the child of a fork too, whose queue of calls is a copy.
  */
-bool python_call_soon(int (*fn)(void *));
+bool python_call_soon(int (*fn)(void *), void *arg);
 
 /*
  * The process's main thread sleeps in a system call, since an earlier call of this function some

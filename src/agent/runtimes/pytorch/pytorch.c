@@ -5,11 +5,9 @@
  * PyTorch and puts stubs into its slots, keeps the target, and asks for safe points.
  */
 #include "agent/runtimes/pytorch/pytorch.h"
-#include "agent/agent.h"
 #include "agent/compat.h"
-#include "agent/process/limit.h"
+#include "agent/process/number.h"
 #include "agent/process/objects.h"
-#include "agent/process/python.h"
 
 #include "base/cleanup.h"
 
@@ -19,55 +17,28 @@
 #define STUBS_MAX 8
 #define TRIES_MAX 100 /* ticks to wait for ld.so to finish PyTorch */
 
-struct pytorch_state pytorch;
+static bool shares(const struct object *o);
+
+struct safe_number pytorch = {
+    .name = "pytorch",
+    .whose = "PyTorch's",
+    .at_safe_point = pytorch_at_safe_point,
+    .shares = shares,
+};
+struct pytorch_real pytorch_real;
+char pytorch_path[512];
 
 static _Atomic bool present; /* PyTorch has been loaded */
-static _Atomic bool asked;   /* for a safe point of Python */
 
 static const char *const runtimes[] = {"libgomp", "libomp", "libiomp5"};
 
 /* What is known of PyTorch's objects, since they were found. */
 static struct {
-    char folder[sizeof(pytorch.path)];
+    char folder[sizeof(pytorch_path)];
     char needed[64], soname[64]; /* names of the runtime of OpenMP that it shares with who else */
     uint64_t loads;              /* objects when PyTorch was not among them */
     unsigned tries;
 } known;
-
-/* ---- the rule ---- */
-
-/* The largest number that a target can give it. */
-static uint32_t most(void)
-{
-    uint32_t sized = atomic_load(&pytorch.sized), own = atomic_load(&pytorch.own);
-    uint32_t limit = sized ? sized : agent_config.max;
-
-    return limit > own ? limit : own;
-}
-
-uint32_t pytorch_number(void)
-{
-    uint32_t target = atomic_load(&pytorch.target);
-
-    if (target == 0 || atomic_load(&pytorch.may) != PYTORCH_FREE)
-        return atomic_load(&pytorch.own);
-    return target < most() ? target : most();
-}
-
-void pytorch_fix(const char *note)
-{
-    int may = atomic_load(&pytorch.may);
-
-    do {
-        if (may == PYTORCH_JUDGING || may == PYTORCH_FIXED)
-            return;
-    } while (!atomic_compare_exchange_weak(&pytorch.may, &may, PYTORCH_JUDGING));
-    snprintf(pytorch.note, sizeof(pytorch.note), "%s", note);
-    atomic_store(&pytorch.may, PYTORCH_FIXED);
-    atomic_fetch_add(&pytorch.wanted, 1);
-    if (!atomic_load(&pytorch.forked))
-        agent_notify();
-}
 
 /* ---- PyTorch's objects ---- */
 
@@ -134,13 +105,13 @@ static int find_cpu(struct dl_phdr_info *info, size_t size, void *arg)
     object_read(&o, info);
     if (!o.dynamic || strcmp(object_file(&o), "libtorch_cpu.so") != 0)
         return 0;
-    if (strlen(o.path) >= sizeof(pytorch.path))
+    if (strlen(o.path) >= sizeof(pytorch_path))
         return 1;
     s->cpu = DEFINED(get_number, "_ZN2at15get_num_threadsEv") &&
              DEFINED(set_number, "_ZN2at15set_num_threadsEi") &&
              DEFINED(init, "_ZN2at16init_num_threadsEv") &&
              DEFINED(in_region, "_ZN2at18in_parallel_regionEv");
-    snprintf(pytorch.path, sizeof(pytorch.path), "%s", o.path);
+    snprintf(pytorch_path, sizeof(pytorch_path), "%s", o.path);
     snprintf(known.folder, sizeof(known.folder), "%.*s", (int)(object_file(&o) - o.path), o.path);
     for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)
         if (object_needs(&o, runtimes[i]))
@@ -177,7 +148,7 @@ static void find(uint64_t loads)
     unsigned kinds = 0;
 
     each_object(find_cpu, &s);
-    if (!pytorch.path[0]) {
+    if (!pytorch_path[0]) {
         known.loads = loads;
         return;
     }
@@ -190,18 +161,17 @@ static void find(uint64_t loads)
             kinds |= (s.stubs[i].ours == has[kind]) << kind;
     if (!s.python || s.unfinished || s.foreign || kinds != 7 || !known.needed[0] ||
         !known.soname[0]) {
-        pytorch_fix(s.cpu && !s.python ? "moldable: PyTorch without Python"
-                                       : "moldable: an unknown PyTorch");
+        safe_number_fix(&pytorch, s.cpu && !s.python ? "moldable: PyTorch without Python"
+                                                     : "moldable: an unknown PyTorch");
         return;
     }
     s.real.set_openmp = (void (*)(int))pointer_to(s.openmp);
-    pytorch.real = s.real;
+    pytorch_real = s.real;
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < s.n; i++)
         if (!slot_write(&s.stubs[i].object, s.stubs[i].slot, s.stubs[i].ours))
             return; /* ld.so is not done: again in a moment */
-    atomic_store(&pytorch.may, PYTORCH_FREE);
-    atomic_fetch_add(&pytorch.wanted, 1);
+    safe_number_free(&pytorch);
 }
 
 /*
@@ -219,40 +189,13 @@ static bool shares(const struct object *o)
            (!object_needs(o, "libtorch") && !object_needs(o, "libc10"));
 }
 
-static void fix_shared(const struct object *o)
-{
-    char note[PROTO_NOTE_MAX];
-
-    snprintf(note, sizeof(note), "moldable: %.40s uses PyTorch's OpenMP, too", object_file(o));
-    pytorch_fix(note);
-}
-
-static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    struct object o;
-
-    (void)size;
-    *(uint64_t *)arg = info->dlpi_adds;
-    object_read(&o, info);
-    if (shares(&o))
-        fix_shared(&o);
-    return 0;
-}
-
 static void look(void)
 {
     uint64_t loads = objects_loaded();
 
-    if (loads == UINT64_MAX)
-        return; /* the program forks */
-    if (atomic_load(&present) && atomic_load(&pytorch.may) == PYTORCH_UNSEEN &&
-        loads != known.loads)
+    if (loads != UINT64_MAX && atomic_load(&present) && /* the first: the program forks */
+        atomic_load(&pytorch.may) == NUMBER_UNSEEN && loads != known.loads)
         find(loads);
-    if (atomic_load(&pytorch.may) != PYTORCH_FREE || atomic_load(&pytorch.loads) == loads)
-        return;
-    loads = 0;
-    each_object(look_at, &loads);
-    atomic_store(&pytorch.loads, loads);
 }
 
 /* PyTorch is being loaded: from now on the control thread looks for it. */
@@ -278,58 +221,32 @@ static void torch_loaded(const void *code)
             begin();
         return;
     }
-    if (atomic_load(&pytorch.may) != PYTORCH_FREE || !pytorch_is_changed_here())
+    if (atomic_load(&pytorch.may) != NUMBER_FREE || !pytorch_is_changed_here())
         return;
-    if (object_at(code, &o) && shares(&o))
-        fix_shared(&o);
-    if (atomic_load(&pytorch.may) == PYTORCH_FIXED)
-        pytorch.real.set_openmp((int)atomic_load(&pytorch.own));
+    if (object_at(code, &o))
+        safe_number_meet(&pytorch, &o);
+    if (atomic_load(&pytorch.may) == NUMBER_FIXED)
+        pytorch_real.set_openmp((int)atomic_load(&pytorch.own));
 }
 
 /* ---- targets ---- */
 
-static int at_safe_point(void *arg)
+static bool torch_apply(const struct agent_target *target)
 {
-    (void)arg;
-    atomic_store(&asked, false);
-    pytorch_at_safe_point();
-    return 0;
-}
-
-static void ask(void)
-{
-    if (!atomic_exchange(&asked, true) && !python_call_soon(at_safe_point))
-        atomic_store(&asked, false);
+    look();
+    return safe_number_apply(&pytorch, target);
 }
 
 static bool torch_settled(void)
 {
-    int may = atomic_load(&pytorch.may);
-
-    if (may != PYTORCH_FREE && (may != PYTORCH_FIXED || !atomic_load(&pytorch.own)))
-        return true;
-    if (atomic_load(&pytorch.placed) == atomic_load(&pytorch.wanted))
-        return true;
-    ask();
-    return python_sleeps_long();
-}
-
-static bool torch_apply(const struct agent_target *target)
-{
-    atomic_store(&pytorch.target, target->intra);
-    atomic_store(&pytorch.forked, false);
-    look();
-    atomic_fetch_add(&pytorch.wanted, 1);
-    return torch_settled();
+    return safe_number_settled(&pytorch);
 }
 
 static void torch_watch(uint64_t now_ns)
 {
     (void)now_ns;
     look();
-    torch_settled(); /* asks again for a safe point */
-    if (atomic_load(&pytorch.theirs) && atomic_load(&pytorch.may) == PYTORCH_FREE)
-        ask(); /* the library may have put the number back */
+    safe_number_watch(&pytorch);
 }
 
 static void torch_measure(struct proto_ack *ack)
@@ -339,24 +256,7 @@ static void torch_measure(struct proto_ack *ack)
 
 static bool torch_describe(struct proto_backend *b)
 {
-    uint32_t own = atomic_load(&pytorch.own);
-    int may = atomic_load(&pytorch.may);
-
-    if ((may != PYTORCH_FREE || own == 0) && may != PYTORCH_FIXED)
-        return false;
-    b->malleable = may == PYTORCH_FREE;
-    if (own == 0)
-        own = limit_affinity_cpus();
-    b->max_intra = b->malleable ? most() : own;
-    b->target_intra = b->malleable ? pytorch_number() : own;
-    b->active_intra = atomic_load(&pytorch.own) ? atomic_load(&pytorch.ours) : own;
-    snprintf(b->name, sizeof(b->name), "pytorch");
-    snprintf(b->version, sizeof(b->version), "%s", pytorch.version);
-    snprintf(b->note, sizeof(b->note), "%s",
-             !b->malleable                  ? pytorch.note
-             : atomic_load(&pytorch.theirs) ? "a library has set the number of threads itself"
-                                            : "");
-    return true;
+    return safe_number_describe(&pytorch, b);
 }
 
 static uint64_t torch_tasks(void)
@@ -366,9 +266,7 @@ static uint64_t torch_tasks(void)
 
 static void torch_after_fork(void)
 {
-    atomic_store(&asked, false);
-    atomic_store(&pytorch.forked, true);
-    atomic_store(&pytorch.target, 0);
+    safe_number_after_fork(&pytorch);
     if (!pytorch_is_changed_here()) /* another thread of the parent is the child's main thread */
         atomic_store(&pytorch.ours, atomic_load(&pytorch.own));
 }

@@ -5,11 +5,9 @@
  * own, a stub costs two loads.
  */
 #include "agent/compat.h"
-#include "agent/process/objects.h"
+#include "agent/process/number.h"
 #include "agent/process/python.h"
 #include "agent/runtimes/pytorch/pytorch.h"
-
-#include "base/clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +17,8 @@
 #define INDUCTOR "torch._inductor.compile_fx"
 
 static __thread bool is_main __attribute__((tls_model("initial-exec"))); /* Python's */
+static _Atomic uint32_t fresh; /* the number of threads that begin to use PyTorch */
+static _Atomic bool touched;   /* at::set_num_threads has been called by us */
 
 /* ---- the safe point ---- */
 
@@ -30,18 +30,18 @@ bool pytorch_is_changed_here(void)
 /* torch.compile's code has the number in it, and is compiled anew, or wrong, with another one. */
 static bool compiles(void)
 {
-    if (atomic_load(&pytorch.may) != PYTORCH_FREE || !python_has_module(INDUCTOR))
+    if (atomic_load(&pytorch.may) != NUMBER_FREE || !python_has_module(INDUCTOR))
         return false;
-    pytorch_fix("moldable: torch.compile builds on the number of threads");
+    safe_number_fix(&pytorch, "moldable: torch.compile builds on the number of threads");
     return true;
 }
 
 /* PyTorch's libraries stay loaded while we have pointers into them. */
 static bool keep_loaded(void)
 {
-    void *handle = dlopen(pytorch.path, RTLD_LAZY | RTLD_NOLOAD);
+    void *handle = dlopen(pytorch_path, RTLD_LAZY | RTLD_NOLOAD);
 
-    return handle && dlsym(handle, "_ZN2at15set_num_threadsEi") == (void *)pytorch.real.set_number;
+    return handle && dlsym(handle, "_ZN2at15set_num_threadsEi") == (void *)pytorch_real.set_number;
 }
 
 /*
@@ -54,10 +54,10 @@ static void meet(void)
     uint32_t given = number_of_environment(&by_user), own;
 
     if (!keep_loaded()) {
-        pytorch_fix("moldable: an unknown PyTorch");
+        safe_number_fix(&pytorch, "moldable: an unknown PyTorch");
         return;
     }
-    own = (uint32_t)pytorch.real.get_number();
+    own = (uint32_t)pytorch_real.get_number();
     if (atomic_load(&pytorch.sized)) /* torch.set_num_threads() was first */
         ;
     else if (by_user && given > own) /* MKL gives no more than there are cores */
@@ -65,7 +65,7 @@ static void meet(void)
     else if (by_user || getenv("MKL_NUM_THREADS") || (own != given && !python_imports("torch")))
         atomic_store(&pytorch.sized, own);
     atomic_store(&pytorch.ours, own);
-    atomic_store(&pytorch.fresh, own);
+    atomic_store(&fresh, own);
     atomic_store(&pytorch.own, own);
 }
 
@@ -74,7 +74,7 @@ static void put_back(void)
 {
     uint32_t own = atomic_load(&pytorch.own);
 
-    pytorch.real.set_number((int)own);
+    pytorch_real.set_number((int)own);
     atomic_store(&pytorch.ours, own);
 }
 
@@ -82,60 +82,46 @@ static void put_back(void)
 static bool take_number(void)
 {
     uint32_t own = atomic_load(&pytorch.own), ours = atomic_load(&pytorch.ours);
-    uint32_t held = (uint32_t)pytorch.real.get_number(), want;
+    uint32_t held = (uint32_t)pytorch_real.get_number(), want;
     bool theirs = held != ours && held != own;
 
     /* threadpoolctl, or a library's omp_set_num_threads(): until it puts back what it has found. */
     atomic_store(&pytorch.theirs, theirs);
     if (theirs)
         return true;
-    want = pytorch_number();
+    want = safe_number_wanted(&pytorch);
     if (want == held && want == ours)
         return true;
     if (want != own && compiles())
         want = own;
     /* A new library may build on the number that it has asked for. */
-    if (want != own && atomic_load(&pytorch.loads) != objects_loaded())
+    if (want != own && !safe_number_all_seen(&pytorch))
         return false;
-    atomic_store(&pytorch.touched, true); /* first: new threads are to take theirs from us */
-    pytorch.real.set_number((int)want);
+    atomic_store(&touched, true); /* first: new threads are to take theirs from us */
+    pytorch_real.set_number((int)want);
     atomic_store(&pytorch.ours, want);
     return true;
 }
 
-static void look_around(void)
+bool pytorch_at_safe_point(void)
 {
-    uint64_t wanted = atomic_load(&pytorch.wanted);
-
+    is_main = true;
     if (atomic_load(&pytorch.forked)) {
         if (pytorch_is_changed_here())
             put_back();
-        return;
+        return false;
     }
     if (!python_prepare()) {
-        pytorch_fix("moldable: an unknown Python");
-        return;
+        safe_number_fix(&pytorch, "moldable: an unknown Python");
+        return true;
     }
     if (!pytorch.version[0])
         python_text("torch", "__version__", pytorch.version, sizeof(pytorch.version));
-    if (pytorch.real.in_region())
-        return;
+    if (pytorch_real.in_region())
+        return false;
     if (atomic_load(&pytorch.own) == 0)
         meet();
-    if (atomic_load(&pytorch.own) != 0 && !take_number())
-        return;
-    atomic_store(&pytorch.placed_ns, clock_now_ns());
-    atomic_store(&pytorch.placed, wanted);
-}
-
-void pytorch_at_safe_point(void)
-{
-    int saved = errno;
-
-    is_main = true;
-    look_around();
-    agent_notify();
-    errno = saved;
+    return atomic_load(&pytorch.own) == 0 || take_number();
 }
 
 /* ---- stubs ---- */
@@ -145,7 +131,7 @@ __attribute__((noinline, cold)) static int get_changed(int held)
     int saved = errno;
     uint32_t ours = atomic_load(&pytorch.ours), own = atomic_load(&pytorch.own);
     bool again =
-        atomic_load(&pytorch.forked) || compiles() || atomic_load(&pytorch.may) == PYTORCH_FIXED;
+        atomic_load(&pytorch.forked) || compiles() || atomic_load(&pytorch.may) == NUMBER_FIXED;
 
     if (is_main && (uint32_t)held == ours) {
         if (again)
@@ -158,7 +144,7 @@ __attribute__((noinline, cold)) static int get_changed(int held)
 
 int pytorch_get_number(void)
 {
-    int held = pytorch.real.get_number();
+    int held = pytorch_real.get_number();
 
     if (__builtin_expect(atomic_load_explicit(&pytorch.ours, memory_order_relaxed) !=
                              atomic_load_explicit(&pytorch.own, memory_order_relaxed),
@@ -171,9 +157,9 @@ void pytorch_set_number(int n)
 {
     int saved;
 
-    pytorch.real.set_number(n);
+    pytorch_real.set_number(n);
     saved = errno;
-    atomic_store(&pytorch.fresh, (uint32_t)n);
+    atomic_store(&fresh, (uint32_t)n);
     if (is_main) {
         atomic_store(&pytorch.ours, (uint32_t)n);
         atomic_store(&pytorch.own, (uint32_t)n);
@@ -190,8 +176,8 @@ void pytorch_set_number(int n)
 /* Threads take the number that was set last, which may be ours for the main thread. */
 void pytorch_init(void)
 {
-    if (!atomic_load(&pytorch.touched))
-        pytorch.real.init();
+    if (!atomic_load(&touched))
+        pytorch_real.init();
     else
-        pytorch.real.set_number((int)atomic_load(is_main ? &pytorch.ours : &pytorch.fresh));
+        pytorch_real.set_number((int)atomic_load(is_main ? &pytorch.ours : &fresh));
 }

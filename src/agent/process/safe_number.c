@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "agent/process/safe_number.h"
+
+#include "agent/process/limit.h"
+#include "agent/process/python.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* The largest number that a target can give it. */
+static uint32_t most(const struct safe_number *n)
+{
+    uint32_t sized = atomic_load(&n->sized), own = atomic_load(&n->own);
+    uint32_t limit = sized ? sized : agent_config.max;
+
+    return limit > own ? limit : own;
+}
+
+uint32_t safe_number_wanted(const struct safe_number *n)
+{
+    uint32_t target = atomic_load(&n->target), can = most(n);
+
+    if (target == 0 || atomic_load(&n->may) != NUMBER_FREE)
+        return atomic_load(&n->own);
+    return target < can ? target : can;
+}
+
+void safe_number_free(struct safe_number *n)
+{
+    int unseen = NUMBER_UNSEEN;
+
+    if (atomic_compare_exchange_strong(&n->may, &unseen, NUMBER_FREE))
+        atomic_fetch_add(&n->wanted, 1);
+}
+
+void safe_number_fix(struct safe_number *n, const char *note)
+{
+    int may = atomic_load(&n->may);
+
+    do {
+        if (may == NUMBER_JUDGING || may == NUMBER_FIXED)
+            return;
+    } while (!atomic_compare_exchange_weak(&n->may, &may, NUMBER_JUDGING));
+    snprintf(n->note, sizeof(n->note), "%s", note);
+    atomic_store(&n->may, NUMBER_FIXED);
+    atomic_fetch_add(&n->wanted, 1);
+    if (!atomic_load(&n->forked))
+        agent_notify();
+}
+
+/* ---- who shares the runtime ---- */
+
+void safe_number_meet(struct safe_number *n, const struct object *o)
+{
+    char note[PROTO_NOTE_MAX];
+
+    if (!n->shares(o))
+        return;
+    snprintf(note, sizeof(note), "moldable: %.40s uses %s OpenMP, too", object_file(o), n->whose);
+    safe_number_fix(n, note);
+}
+
+struct look {
+    struct safe_number *number;
+    uint64_t loads;
+};
+
+static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct look *look = arg;
+    struct object o;
+
+    (void)size;
+    look->loads = info->dlpi_adds;
+    object_read(&o, info);
+    safe_number_meet(look->number, &o);
+    return 0;
+}
+
+void safe_number_look(struct safe_number *n)
+{
+    uint64_t loads = objects_loaded();
+    struct look look = {.number = n};
+
+    if (loads == UINT64_MAX || atomic_load(&n->may) != NUMBER_FREE ||
+        atomic_load(&n->loads) == loads) /* the first: the program forks */
+        return;
+    each_object(look_at, &look);
+    atomic_store(&n->loads, look.loads);
+}
+
+bool safe_number_all_seen(const struct safe_number *n)
+{
+    return atomic_load(&n->loads) == objects_loaded();
+}
+
+/* ---- the safe point ---- */
+
+static int at_safe_point(void *arg)
+{
+    struct safe_number *n = arg;
+    uint64_t wanted = atomic_load(&n->wanted);
+    int saved = errno;
+
+    atomic_store(&n->asked, false);
+    if (n->at_safe_point()) {
+        atomic_store(&n->placed_ns, clock_now_ns());
+        atomic_store(&n->placed, wanted);
+        agent_notify();
+    }
+    errno = saved;
+    return 0;
+}
+
+static void ask(struct safe_number *n)
+{
+    if (!atomic_exchange(&n->asked, true) && !python_call_soon(at_safe_point, n))
+        atomic_store(&n->asked, false);
+}
+
+/* ---- targets ---- */
+
+bool safe_number_settled(struct safe_number *n)
+{
+    int may = atomic_load(&n->may);
+
+    if ((may != NUMBER_FREE && (may != NUMBER_FIXED || !atomic_load(&n->own))) ||
+        atomic_load(&n->placed) == atomic_load(&n->wanted))
+        return true;
+    ask(n);
+    return python_sleeps_long() && (!n->sleeper_is_safe || n->sleeper_is_safe());
+}
+
+bool safe_number_apply(struct safe_number *n, const struct agent_target *target)
+{
+    atomic_store(&n->target, target->intra);
+    atomic_store(&n->forked, false);
+    safe_number_look(n);
+    atomic_fetch_add(&n->wanted, 1);
+    return safe_number_settled(n);
+}
+
+void safe_number_watch(struct safe_number *n)
+{
+    safe_number_look(n);
+    safe_number_settled(n); /* asks again for a safe point */
+    if (atomic_load(&n->theirs))
+        ask(n); /* the library may have put the number back */
+}
+
+bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
+{
+    uint32_t own = atomic_load(&n->own), shown = own ? own : limit_affinity_cpus();
+    int may = atomic_load(&n->may);
+
+    if (may != NUMBER_FIXED && (may != NUMBER_FREE || own == 0))
+        return false;
+    b->malleable = may == NUMBER_FREE;
+    b->max_intra = b->malleable ? most(n) : shown;
+    b->target_intra = b->malleable ? safe_number_wanted(n) : shown;
+    b->active_intra = own ? atomic_load(&n->ours) : shown;
+    snprintf(b->name, sizeof(b->name), "%s", n->name);
+    snprintf(b->version, sizeof(b->version), "%s", n->version);
+    snprintf(b->note, sizeof(b->note), "%s",
+             !b->malleable             ? n->note
+             : atomic_load(&n->theirs) ? "a library has set the number of threads itself"
+                                       : "");
+    return true;
+}
+
+/* The child of a fork is not governed. */
+void safe_number_after_fork(struct safe_number *n)
+{
+    atomic_store(&n->asked, false);
+    atomic_store(&n->forked, true);
+    atomic_store(&n->target, 0);
+}
