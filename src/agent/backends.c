@@ -4,9 +4,13 @@
 #include <assert.h>
 
 /* One row per runtime. */
-static const struct agent_backend *const backends[] = {&tensorflow_backend, &program_backend,
-                                                       &openmp_backend,     &pytorch_backend,
-                                                       &xgboost_backend,    NULL};
+static const struct agent_backend *const backends[] = {&tensorflow_backend,
+                                                       &program_backend,
+                                                       &openmp_backend,
+                                                       &pytorch_backend,
+                                                       &xgboost_backend,
+                                                       &openblas_backend,
+                                                       NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
               "each has its index in messages");

@@ -173,7 +173,7 @@ static struct symbols symbols_of(const struct object *o)
 }
 
 /* dlsym() without the loader's lock. Format: docs.oracle.com, "GNU Hash Section". */
-uintptr_t object_defines(const struct object *o, const char *name)
+static uintptr_t definition(const struct object *o, const char *name, unsigned type)
 {
     struct symbols s = symbols_of(o);
     uint32_t hash = 5381;
@@ -194,11 +194,21 @@ uintptr_t object_defines(const struct object *o, const char *name)
         const ElfW(Sym) *symbol = &s.table[i];
 
         if ((other | 1) == (hash | 1) && strcmp(s.names + symbol->st_name, name) == 0 &&
-            symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 0xf) == STT_FUNC)
+            symbol->st_shndx != SHN_UNDEF && (symbol->st_info & 0xf) == type)
             return o->base + symbol->st_value;
         if (other & 1)
             return 0;
     }
+}
+
+uintptr_t object_defines(const struct object *o, const char *name)
+{
+    return definition(o, name, STT_FUNC);
+}
+
+uintptr_t object_variable(const struct object *o, const char *name)
+{
+    return definition(o, name, STT_OBJECT);
 }
 
 /* The first text of the dynamic section with this tag and beginning. */

@@ -61,6 +61,9 @@ bool object_at(const void *code, struct object *ret);
 /* The address of the function @name that @o defines; 0: none. */
 uintptr_t object_defines(const struct object *o, const char *name);
 
+/* The address of the variable @name that @o defines; 0: none. */
+uintptr_t object_variable(const struct object *o, const char *name);
+
 /* A library that @o was linked with and whose name begins with @prefix; NULL: none. Any thread. */
 const char *object_needs(const struct object *o, const char *prefix);
 

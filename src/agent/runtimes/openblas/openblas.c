@@ -8,6 +8,7 @@
  */
 #include "agent/agent.h"
 #include "agent/compat.h"
+#include "agent/process/limit.h"
 #include "agent/process/objects.h"
 #include "agent/process/python.h"
 
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COPIES_MAX 8
@@ -33,6 +35,7 @@ static struct copy {
     uintptr_t start; /* 0: free */
     int (*get_number)(void);
     void (*set_number)(int);
+    const char *(*get_config)(void);
     uint32_t own;   /* the number that it began with, and the most */
     uint32_t ours;  /* the number that it was given */
     uint64_t given; /* a bit for each number that it has had from us */
@@ -77,44 +80,63 @@ static void take_version(const char *config)
         snprintf(version, sizeof(version), "%.*s", (int)strcspn(number + 1, " "), number + 1);
 }
 
-static void meet(const struct object *o)
+/* Fills in the functions of a copy; false when it does not have them all. */
+static bool find(const struct object *o, struct copy *copy, bool *ret_pthreads)
 {
+    for (size_t s = 0; s < ARRAY_LEN(spellings); s++) {
+        int (*get_parallel)(void) =
+            (int (*)(void))pointer_to(function(o, s, "openblas_get_parallel"));
+
+        copy->get_number = (int (*)(void))pointer_to(function(o, s, "openblas_get_num_threads"));
+        copy->set_number = (void (*)(int))pointer_to(function(o, s, "openblas_set_num_threads"));
+        copy->get_config = (const char *(*)(void))pointer_to(function(o, s, "openblas_get_config"));
+        if (!copy->get_number || !copy->set_number || !copy->get_config || !get_parallel)
+            continue;
+        *ret_pthreads = get_parallel() == PTHREADS;
+        return get_parallel() != SEQUENTIAL;
+    }
+    return false;
+}
+
+/* Returns false when the copy is not ready: its constructor makes its threads, after its loading.
+ */
+static bool meet(const struct object *o)
+{
+    const int *ready = pointer_to(object_variable(o, "blas_server_avail"));
     struct copy *copy = copies;
-    int (*get_parallel)(void) = NULL;
-    const char *(*get_config)(void) = NULL;
+    bool pthreads;
 
     for (; copy < copies + COPIES_MAX && copy->start; copy++)
         if (copy->start == o->start)
-            return;
-    for (size_t s = 0; s < ARRAY_LEN(spellings) && copy < copies + COPIES_MAX; s++) {
-        *copy = (struct copy){
-            .get_number = (int (*)(void))pointer_to(function(o, s, "openblas_get_num_threads")),
-            .set_number = (void (*)(int))pointer_to(function(o, s, "openblas_set_num_threads"))};
-        get_parallel = (int (*)(void))pointer_to(function(o, s, "openblas_get_parallel"));
-        get_config = (const char *(*)(void))pointer_to(function(o, s, "openblas_get_config"));
-        if (copy->get_number && copy->set_number && get_parallel && get_config)
-            break;
-        *copy = (struct copy){.start = 0};
-    }
-    if (copy == copies + COPIES_MAX || !copy->set_number || get_parallel() == SEQUENTIAL)
-        return;
-    copy->fixed = get_parallel() != PTHREADS;
-    copy->own = copy->ours = (uint32_t)copy->get_number();
-    take_version(get_config());
+            return true;
+    if (copy == copies + COPIES_MAX || !find(o, copy, &pthreads) || (pthreads && !ready))
+        return true;
+    if (pthreads && !__atomic_load_n(ready, __ATOMIC_ACQUIRE))
+        return false;
+    copy->fixed = !pthreads;
+    copy->own = copy->ours = pthreads ? (uint32_t)copy->get_number() : limit_affinity_cpus();
+    take_version(copy->get_config());
     copy->start = o->start;
+    return true;
 }
+
+struct look {
+    uint64_t loads;
+    bool unfinished;
+};
 
 static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 {
+    struct look *look = arg;
     struct object o;
 
     (void)size;
-    *(uint64_t *)arg = info->dlpi_adds;
+    look->loads = info->dlpi_adds;
     if (!info->dlpi_name || !is_openblas(info->dlpi_name))
         return 0;
     object_read(&o, info);
-    if (o.dynamic)
-        meet(&o);
+    if (o.dynamic && !meet(&o))
+        look->unfinished = true;
     return 0;
 }
 
@@ -171,11 +193,12 @@ static void place_all(bool changed)
 static void look(bool changed)
 {
     uint64_t loads = objects_loaded();
+    struct look look = {.loads = 0};
 
     if (!atomic_load(&present) || loads == UINT64_MAX) /* it forks */
         return;
-    if (loads != seen_loads && each_object(look_at, &loads))
-        seen_loads = loads;
+    if (loads != seen_loads && each_object(look_at, &look))
+        seen_loads = look.unfinished ? 0 : look.loads;
     place_all(changed);
 }
 
@@ -242,10 +265,28 @@ static int is_openblas_at(struct dl_phdr_info *info, size_t size, void *arg)
     return !arg || ((uintptr_t)arg >= o.start && (uintptr_t)arg < o.end);
 }
 
+/* With one thread there is nothing to govern. How many it will have, its own code says later. */
+static bool has_threads(void)
+{
+    static const char *const names[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
+                                        "OMP_NUM_THREADS"};
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *value = getenv(names[i]);
+        long n = value ? strtol(value, NULL, 10) : 0;
+
+        if (n > 0)
+            return n > 1;
+    }
+    return limit_affinity_cpus() > 1;
+}
+
 static void begin(void)
 {
     int saved = errno;
 
+    if (!has_threads())
+        return;
     objects_watch_forks();
     if (agent_start())
         atomic_store(&present, true);
