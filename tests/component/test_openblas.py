@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NumPy's own OpenBLAS under the agent and a real tided: its threads follow targets."""
+import os
+import pathlib
+import random
+import sys
+
+import pytest
+
+import program as programs
+from daemon import eventually
+from program import LONG_S, run  # noqa: F401 (a fixture)
+
+WORK = pathlib.Path(__file__).parent / "openblas" / "work.py"
+pytest.importorskip("numpy")
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7").start()
+
+
+@pytest.fixture
+def program(run):  # noqa: F811
+    def start(**env):
+        started = run(sys.executable, WORK, backend="openblas", **{"OPENBLAS_NUM_THREADS": "8", **env})
+        started.expect("begun")
+        started.shown()
+        return started
+    return start
+
+
+def stocks(*numbers):
+    """The bits of a product without the agent, for each number of threads."""
+    return {programs.plain(sys.executable, WORK, "products", n, OPENBLAS_NUM_THREADS="8")[0] for n in numbers}
+
+
+def test_the_number_follows_the_target(program):
+    started = program()
+    shown = started.shown()
+    assert shown["malleable"] and shown["max"] == 8 and shown["version"].startswith("0.3.")
+    for threads in (3, 1, 8, 2, 5):
+        started.follows(threads)
+        assert int(started.ask("team(lambda: [left @ right for _ in range(40)])")) == threads
+        started.becomes(active=threads, target=threads)
+    started.end()
+
+
+def test_it_never_has_more_than_it_began_with(program):
+    started = program(OPENBLAS_NUM_THREADS="4")
+    assert started.row()["max"] == 4
+    started.follows(3)
+    started.follows(6, 4)
+
+
+def test_a_program_with_one_thread_is_left_alone(run, tided):  # noqa: F811
+    started = run(sys.executable, WORK, OPENBLAS_NUM_THREADS="1")
+    started.expect("begun")
+    assert [started.ask("number()") for _ in range(3)] == ["1"] * 3
+    assert tided.jobs() == []
+
+
+def test_another_threads_product_follows_as_well(program):
+    started = program()
+    started.follows(5)
+    assert started.ask("elsewhere(number)") == "5"
+    started.follows(2)
+    assert started.ask("elsewhere(number)") == "2"
+
+
+def test_a_number_that_somebody_sets_holds_until_it_is_put_back(program):
+    started = program()
+    started.follows(5)
+    assert started.ask("set_number(4)", "number()") == ["None", "4"]  # as threadpoolctl.threadpool_limits() does
+    started.set(2)
+    for _ in range(20):
+        assert started.ask("number()") == "4"
+    started.becomes(note="a library has set the number of threads itself")
+    assert started.ask("set_number(5)") == "None"
+    eventually(lambda: started.ask("number()") == "2")
+    started.becomes(note="")
+
+
+def test_the_child_of_a_fork_computes_with_the_number_that_it_has(program):
+    started = program()
+    started.follows(3)
+    want = started.ask("product()")
+    assert started.ask("*in_child(number)", "*in_child(product)") == ["3", want]
+    started.follows(5)
+
+
+def test_products_are_bitwise_stocks_when_the_target_never_moves(program):
+    own = len(os.sched_getaffinity(0))
+    started = program(TIDE_MAX=str(own), OPENBLAS_NUM_THREADS=str(own))
+    assert {started.ask("product()")} == stocks(own)
+
+
+def test_random_targets_leave_each_product_as_one_of_a_fixed_number(program):
+    """A call keeps the number with which it began, so no product is of two numbers."""
+    fixed, started, orders = stocks(*range(1, 9)), program(), random.Random(55)
+    started.tell("say('products', *in_threads(2, 400))")
+    for _ in range(300):
+        started.set(orders.randint(1, 8), deadline_ms=20)
+    assert set(started.expect("products", guard=LONG_S)[1:]) <= fixed
+    started.follows(1)
+    started.end()
