@@ -206,6 +206,15 @@ def test_random_targets_leave_the_loss_in_the_range_of_fixed_numbers(torch_progr
     program.end()
 
 
+def test_backward_passes_are_its_units_of_work(torch_program):
+    program = torch_program()
+    program.shown()
+    for _ in range(3):
+        before = int(program.ask("steps"))
+        done = eventually(lambda: (p := program.job()["progress"])["unit"] == "tasks" and p["done"] > before + 50 and p["done"])
+        assert done <= int(program.ask("steps"))
+
+
 def test_the_agent_can_be_turned_off(torch_program, tided):
     program = torch_program(TIDE_DISABLE="1")
     program.expect("begun")

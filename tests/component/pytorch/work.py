@@ -21,6 +21,7 @@ from statements import elsewhere, goes_on, in_child, lines, listen, say, team  #
 own = torch.get_num_threads()
 big = torch.ones(4_000_000)
 lock = threading.Lock()
+steps = 0  # of all trainings
 
 
 def number():
@@ -74,6 +75,8 @@ def model(width=128, rows=1024):
 
 
 def train(net, optimizer, x, y):
+    global steps
+    steps += 1
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(net(x).sigmoid(), y)
     loss.backward()

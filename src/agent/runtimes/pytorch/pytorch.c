@@ -15,6 +15,10 @@
 #include <string.h>
 
 #define STUBS_MAX 8
+/* torch::autograd::Engine::execute(roots, inputs, keep_graph, create_graph, accumulate, outputs) */
+#define BACKWARD                                                                                   \
+    "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_"     \
+    "EEbbbS7_"
 #define TRIES_MAX 100 /* ticks to wait for ld.so to finish PyTorch */
 
 static bool shares(const struct object *o);
@@ -91,6 +95,11 @@ static void take_python(void *arg, const struct import *import)
         take_slot(s, import->slot, (uintptr_t)s->real.set_number, (uintptr_t)pytorch_set_number);
     else if (strcmp(import->name, "_ZN2at16init_num_threadsEv") == 0)
         take_slot(s, import->slot, (uintptr_t)s->real.init, (uintptr_t)pytorch_init);
+#if defined(__x86_64__)
+    else if (strcmp(import->name, BACKWARD) == 0 && s->real.backward &&
+             slot_held(import->slot) == (uintptr_t)s->real.backward)
+        take_slot(s, import->slot, (uintptr_t)s->real.backward, (uintptr_t)pytorch_backward);
+#endif
 }
 
 #define DEFINED(member, symbol)                                                                    \
@@ -111,6 +120,7 @@ static int find_cpu(struct dl_phdr_info *info, size_t size, void *arg)
              DEFINED(set_number, "_ZN2at15set_num_threadsEi") &&
              DEFINED(init, "_ZN2at16init_num_threadsEv") &&
              DEFINED(in_region, "_ZN2at18in_parallel_regionEv");
+    s->real.backward = (void *)pointer_to(object_defines(&o, BACKWARD));
     snprintf(pytorch_path, sizeof(pytorch_path), "%s", o.path);
     snprintf(known.folder, sizeof(known.folder), "%.*s", (int)(object_file(&o) - o.path), o.path);
     for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)
@@ -261,7 +271,7 @@ static bool torch_describe(struct proto_backend *b)
 
 static uint64_t torch_tasks(void)
 {
-    return 0;
+    return atomic_load_explicit(&pytorch_backwards, memory_order_relaxed);
 }
 
 static void torch_after_fork(void)

@@ -16,6 +16,7 @@ struct pytorch_real {
     void (*init)(void);      /* at::init_num_threads: a thread's first work */
     bool (*in_region)(void); /* at::in_parallel_region */
     void (*set_openmp)(int); /* omp_set_num_threads of the copy that PyTorch uses */
+    void *backward;          /* torch::autograd::Engine::execute; NULL: nobody counts */
 };
 
 extern struct safe_number pytorch;
@@ -31,6 +32,11 @@ bool pytorch_at_safe_point(void);
 int pytorch_get_number(void);
 void pytorch_set_number(int n);
 void pytorch_init(void);
+#if defined(__x86_64__)
+void pytorch_backward(void); /* in assembler: for any arguments */
+#endif
+
+extern _Atomic uint64_t pytorch_backwards; /* calls of it so far: the unit of a training's work */
 
 /* This is Python's main thread, and it has a number of ours. */
 bool pytorch_is_changed_here(void);

@@ -9,12 +9,16 @@
 #include "agent/process/python.h"
 #include "agent/runtimes/pytorch/pytorch.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 /* Whoever compiles with Inductor has this module; an eager training does not, nor a compiler of
  * another name. */
 #define INDUCTOR "torch._inductor.compile_fx"
+
+#define PYTORCH_REAL_BACKWARD "40" /* where struct pytorch_real has it */
 
 static __thread bool is_main __attribute__((tls_model("initial-exec"))); /* Python's */
 static _Atomic uint32_t fresh; /* the number of threads that begin to use PyTorch */
@@ -181,3 +185,21 @@ void pytorch_init(void)
     else
         pytorch_real.set_number((int)atomic_load(is_main ? &pytorch.ours : &fresh));
 }
+
+/* ---- the unit of work ---- */
+
+_Atomic uint64_t pytorch_backwards;
+
+#if defined(__x86_64__)
+/* Counts, and goes on to the real function with all registers and the stack as they are. */
+__asm__(".text\n"
+        ".hidden pytorch_backward\n"
+        ".globl pytorch_backward\n"
+        ".type pytorch_backward, @function\n"
+        "pytorch_backward:\n"
+        "    endbr64\n"
+        "    lock incq pytorch_backwards(%rip)\n"
+        "    jmp *pytorch_real+" PYTORCH_REAL_BACKWARD "(%rip)\n"
+        ".size pytorch_backward, . - pytorch_backward\n");
+static_assert(offsetof(struct pytorch_real, backward) == 40, PYTORCH_REAL_BACKWARD);
+#endif
