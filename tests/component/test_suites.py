@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Others' test suites, while targets move at random every 5 to 50 ms: whatever fails then and not without the agent is ours.
+
+A sample of them, a seed a day of the month; TIDE_SOAK=1: all. TIDE_PYTHON_TORCH names a Python that has the packages.
+"""
+import datetime
+import os
+import pathlib
+import random
+import subprocess
+import threading
+import xml.etree.ElementTree
+
+import pytest
+
+from program import WAITS
+
+PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
+SUITES = pathlib.Path(__file__).parent / "suites"
+SOAK = bool(os.environ.get("TIDE_SOAK"))
+LIMIT_S = 4 * 3600 if SOAK else 200
+# Which: the words for pytest, one in so many when it is a sample, and the words for a sample where these are others.
+WHICH = {"scikit-learn": ("--pyargs sklearn.ensemble sklearn.cluster sklearn.metrics sklearn.linear_model", 20,
+                          "--pyargs sklearn.cluster.tests.test_k_means sklearn.ensemble.tests.test_forest"),
+         "estimators": (SUITES / "estimators.py", 10, None), "operators": (SUITES / "operators.py", 8, None),
+         "numpy": ("--pyargs numpy.linalg numpy.fft", 4, None), "scipy": ("--pyargs scipy.linalg scipy.fft", 100, None),
+         "joblib": ("--pyargs joblib", 20, "--pyargs joblib.test.test_parallel")}
+pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with these packages")
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7").start()
+
+
+@pytest.fixture
+def restless(tided):
+    """Targets of all jobs move until the test ends; .moves counts them."""
+    orders, over = random.Random(11), threading.Event()
+    restless = threading.Thread(target=lambda: move())
+    restless.moves = 0
+
+    def move():
+        while not over.wait(orders.uniform(0.005, 0.05)):
+            for job in tided.jobs():
+                tided.api("PATCH", f"/v1/jobs/{job['id']}", {"threads": orders.randint(1, 8), "deadline_ms": 20})
+                restless.moves += 1
+    restless.start()
+    yield restless
+    over.set()
+    restless.join()
+
+
+def failures(report):
+    cases = list(xml.etree.ElementTree.parse(report).getroot().iter("testcase"))
+    bad = {f"{case.get('classname')}::{case.get('name')}" for case in cases if {end.tag for end in case} & {"failure", "error"}}
+    return len(cases), bad
+
+
+@pytest.mark.timeout(2 * LIMIT_S + 60)
+@pytest.mark.parametrize("suite", WHICH)
+def test_suite(suite, tided, restless, build_dir, tmp_path):
+    words, one_in, fewer = WHICH[suite]
+    words = str(words if SOAK or not fewer else fewer).split()
+    seed = str(datetime.date.today().day)
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
+    env |= {**WAITS, "PYTHONPATH": str(SUITES), "TIDE_SUITE_RESULTS": str(tmp_path / "results.pt"), "TIDE_SUITE_SEED": seed,
+            "TIDE_SUITE_ONE_IN": "1" if SOAK else str(one_in)}
+
+    def run(report, **more):
+        command = [PYTHON, "-m", "pytest", "-q", "-p", "sample", "-p", "no:cacheprovider", f"--junitxml={tmp_path / report}", *words]
+        done = subprocess.run(command, env={**env, **more}, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
+        assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-2000:]
+        return failures(tmp_path / report)
+    count, stock = run("stock.xml", **({"OMP_NUM_THREADS": "1"} if suite == "operators" else {}))
+    moves = restless.moves
+    again, ours = run("restless.xml", LD_PRELOAD=str(build_dir / "libtide-agent.so"), TIDE_MAX="8",
+                      TIDE_SOCKET=str(tided.dir / "agent.sock"))
+    print(f"{suite}: {count} tests, {len(stock)} fail in stock, {restless.moves - moves} orders")
+    assert again == count >= 10 and not ours - stock, sorted(ours - stock)[:10]
+    assert restless.moves > moves, "no target moved"
