@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a PyTorch program does to itself, while targets move at random: it fares as without the agent.
+
+TIDE_PYTHON_TORCH names a Python that has PyTorch, scikit-learn and XGBoost.
+"""
+import os
+import pathlib
+import random
+import subprocess
+import threading
+
+import pytest
+
+import program as programs
+from program import LONG_S, run  # noqa: F401 (a fixture)
+
+PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
+FOLDER = pathlib.Path(__file__).parent / "pytorch"
+pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7").start()
+
+
+@pytest.fixture
+def restless(run):  # noqa: F811
+    """A program whose target moves until the test ends."""
+    over, threads = threading.Event(), []
+
+    def start():
+        program = run(PYTHON, FOLDER / "work.py", backend="pytorch")
+        program.shown()
+        orders = random.Random(17)
+
+        def move():
+            while not over.wait(orders.uniform(0.005, 0.03)):
+                program.set(orders.randint(1, 8), deadline_ms=10)
+        threads.append(threading.Thread(target=move))
+        threads[0].start()
+        program.tell("import faults; say('imported')")
+        program.expect("imported", guard=LONG_S)
+        return program
+    yield start
+    over.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_signals_without_end(restless):
+    assert restless().ask("*faults.storm(lambda: train(*model(64, 64)), 3)") == ["True", "True"]
+
+
+def test_exceptions_in_backward_passes(restless):
+    assert restless().ask("faults.exceptions(200)") == "200"
+
+
+def test_sub_interpreters(restless):
+    assert restless().ask("faults.other_interpreters(50)") == "50"
+
+
+def test_children_that_end_at_once(restless):
+    assert restless().ask("*faults.forks(200)") == "1"
+
+
+def test_four_libraries_in_one_process(restless):
+    stock = programs.plain(PYTHON, "-c", f"import sys; sys.path.append({str(FOLDER)!r}); import faults; print(*faults.together(5))")
+    assert restless().ask("*faults.together(5)") == stock
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "os._exit(3)", "threading.Thread(target=lambda: os._exit(3)).start() or time.sleep(9)"])
+def test_it_ends_with_its_own_status_in_the_middle_of_orders(tided, build_dir, end):
+    """Three programs, each told to move while it ends."""
+    code = ("import os, sys, threading, time, torch; x = torch.randn(300, 300)\n"
+            "[(x @ x).sin() for _ in range(200)]; print('here', flush=True); " + end)
+    env = {**os.environ, **programs.WAITS, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
+           "TIDE_SOCKET": str(tided.dir / "agent.sock")}
+    started = [subprocess.Popen([PYTHON, "-c", code], env=env, stdout=subprocess.PIPE) for _ in range(3)]
+    orders = random.Random(9)
+    while any(process.poll() is None for process in started):
+        for job in tided.jobs():
+            tided.api("PATCH", f"/v1/jobs/{job['id']}", {"threads": orders.randint(1, 8), "deadline_ms": 10})
+    assert [(process.returncode, process.stdout.read()) for process in started] == [(3, b"here\n")] * 3
