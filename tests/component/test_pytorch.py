@@ -15,6 +15,8 @@ from program import LONG_S, run  # noqa: F401 (a fixture)
 
 PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 WORK = pathlib.Path(__file__).parent / "pytorch" / "work.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or ROOT / "build").resolve()
 pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
 
 
@@ -229,3 +231,16 @@ def test_a_program_whose_threads_openmp_binds_is_left_alone(torch_program, tided
     own = program.ask("torch.get_num_threads()")
     assert [program.ask("number()") for _ in range(3)] == [own] * 3
     assert tided.jobs() == []
+
+
+def test_steps_that_the_program_counts_have_a_total(torch_program):
+    program = torch_program(PYTHONPATH=str(ROOT / "python"),
+                            TIDE_LIBRARY=str(BUILD / "libtide.so.1"))
+    program.shown()
+    program.tell("import threadtide.torch; parts = model(); handle = threadtide.torch.count_steps(parts[1], 40)")
+    program.tell("say('trained', len([train(*parts) for _ in range(30)]))")
+    program.expect("trained", guard=LONG_S)
+    eventually(lambda: (p := program.job()["progress"])["unit"] == "steps" and (p["done"], p["total"]) == (30, 40))
+    program.tell("handle.remove(); train(*parts); say('removed')")
+    program.expect("removed")
+    assert program.job()["progress"]["done"] == 30
