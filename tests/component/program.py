@@ -14,7 +14,8 @@ import pytest
 from daemon import GUARD_S, eventually
 
 LONG_S = 10 * GUARD_S  # a training, a compiler
-WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}  # as `tide run` sets them: tests share two cores
+# As `tide run` sets them: tests share two cores.
+WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}
 
 
 def plain(*command, **env):

@@ -23,7 +23,8 @@ LIMIT_S = 4 * 3600 if SOAK else 200
 WHICH = {"scikit-learn": ("--pyargs sklearn.ensemble sklearn.cluster sklearn.metrics sklearn.linear_model", 20,
                           "--pyargs sklearn.cluster.tests.test_k_means sklearn.ensemble.tests.test_forest"),
          "estimators": (SUITES / "estimators.py", 10, None), "operators": (SUITES / "operators.py", 8, None),
-         "numpy": ("--pyargs numpy.linalg numpy.fft", 4, None), "scipy": ("--pyargs scipy.linalg scipy.fft", 100, None),
+         "numpy": ("--pyargs numpy.linalg numpy.fft", 4, None),
+         "scipy": ("--pyargs scipy.linalg scipy.fft", 100, None),
          "joblib": ("--pyargs joblib", 20, "--pyargs joblib.test.test_parallel")}
 pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with these packages")
 

@@ -81,11 +81,13 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 
 void safe_number_look(struct safe_number *n)
 {
-    uint64_t loads = objects_loaded();
     struct look look = {.number = n};
+    uint64_t loads;
 
-    if (loads == UINT64_MAX || atomic_load(&n->may) != NUMBER_FREE ||
-        atomic_load(&n->loads) == loads) /* the first: the program forks */
+    if (atomic_load(&n->may) != NUMBER_FREE)
+        return;
+    loads = objects_loaded();
+    if (loads == UINT64_MAX || atomic_load(&n->loads) == loads) /* the first: the program forks */
         return;
     each_object(look_at, &look);
     atomic_store(&n->loads, look.loads);
@@ -126,7 +128,7 @@ bool safe_number_settled(struct safe_number *n)
 {
     int may = atomic_load(&n->may);
 
-    if ((may != NUMBER_FREE && (may != NUMBER_FIXED || !atomic_load(&n->own))) ||
+    if (may == NUMBER_UNSEEN || (may == NUMBER_FIXED && !atomic_load(&n->own)) ||
         atomic_load(&n->placed) == atomic_load(&n->wanted))
         return true;
     ask(n);
@@ -160,7 +162,7 @@ bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
     b->malleable = may == NUMBER_FREE;
     b->max_intra = b->malleable ? most(n) : shown;
     b->target_intra = b->malleable ? safe_number_wanted(n) : shown;
-    b->active_intra = own ? atomic_load(&n->ours) : shown;
+    b->active_intra = own ? atomic_load(atomic_load(&n->theirs) ? &n->held : &n->ours) : shown;
     snprintf(b->name, sizeof(b->name), "%s", n->name);
     snprintf(b->version, sizeof(b->version), "%s", n->version);
     snprintf(b->note, sizeof(b->note), "%s",

@@ -27,8 +27,8 @@ struct safe_number {
 
     /* Python's main thread. Returns true once the number that is wanted is in place. */
     bool (*at_safe_point)(void);
-    /* The main thread sleeps long: is it at no point from which the runtime goes on with an older
-     * number? NULL: it is not. Control thread. */
+    /* Is a main thread that sleeps long outside of the runtime, so that it comes to a safe point
+     * before it enters it again? NULL: always. Control thread. */
     bool (*sleeper_is_safe)(void);
     /* Does @o use the runtime's copy of OpenMP, and may build on the number that it meets? */
     bool (*shares)(const struct object *o);
@@ -42,6 +42,7 @@ struct safe_number {
     _Atomic uint32_t own;    /* the main thread's number for the program; 0: not known yet */
     _Atomic uint32_t sized;  /* the user's or the program's choice: never more; 0: none */
     _Atomic uint32_t ours;   /* the number that it was given */
+    _Atomic uint32_t held;   /* … and that it had at the last safe point */
     _Atomic uint32_t target; /* 0: none */
     _Atomic uint64_t loads;  /* objects loaded when all had been looked at; 0: not all */
     _Atomic uint64_t wanted; /* grows with each change of what is asked for */

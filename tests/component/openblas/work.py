@@ -2,7 +2,9 @@
 """A NumPy program: it multiplies, and each line of its stdin is a statement of Python that it runs in between.
 
     work.py                     says "begun"; `say(…)` in a statement answers
-    work.py products N          sums of the bits of products, with N threads all the time
+    work.py products N          the bits of two results, with N of eight threads all the time
+
+TIDE_OPENBLAS_POOL: make so many threads; OpenBLAS itself makes no more than there are cores.
 """
 import ctypes
 import hashlib
@@ -26,23 +28,27 @@ def number():
     return copy().scipy_openblas_get_num_threads64_()
 
 
+def pool():
+    return ctypes.c_int.in_dll(copy(), "blas_num_threads").value
+
+
 def set_number(n):
     copy().scipy_openblas_set_num_threads64_(n)
 
 
 left, right = (numpy.random.default_rng(seed).random((600, 600), dtype=numpy.float32) for seed in (1, 2))
+long = numpy.random.default_rng(3).random(100_003)
 
 
 def product():
-    """A sum of the bits of a product, a solution and eigenvalues: BLAS and LAPACK."""
-    parts = left @ right, numpy.linalg.solve(left[:200, :200], right[:200, :20]), numpy.linalg.eigvalsh(left[:60, :60])
-    return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+    """The bits of two single calls of BLAS: a product, and a sum that has a part for each thread."""
+    return [hashlib.sha256((left @ right).tobytes()).hexdigest()[:16], float(long @ long).hex()]
 
 
 def in_threads(threads, rounds):
-    """Products of several Python threads at once, each a set."""
+    """All results of several Python threads at once."""
     found = [set() for _ in range(threads)]
-    workers = [threading.Thread(target=lambda mine=mine: [mine.add(product()) for _ in range(rounds)]) for mine in found]
+    workers = [threading.Thread(target=lambda mine=mine: [mine.update(product()) for _ in range(rounds)]) for mine in found]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -57,10 +63,11 @@ def main():
 
 
 if sys.argv[1:2] == ["products"]:
+    set_number(8)
     set_number(int(sys.argv[2]))
-    say(product())
+    say(*product())
 else:
-    if "TIDE_OPENBLAS_LIMIT" in os.environ:
-        set_number(int(os.environ["TIDE_OPENBLAS_LIMIT"]))
+    if "TIDE_OPENBLAS_POOL" in os.environ:
+        set_number(int(os.environ["TIDE_OPENBLAS_POOL"]))
     listen()
     main()

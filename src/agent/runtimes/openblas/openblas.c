@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Backend for OpenBLAS: the copies that NumPy's and SciPy's wheels bring, and the distribution's.
- * Each has a function for its number of threads, which a program may call at any time: a call of
- * BLAS keeps the number with which it began. docs/design/55-openblas.md says why.
+ * A call of BLAS reads the number of threads as it begins, from a variable that the library
+ * exports; the agent writes that. docs/design/55-openblas.md says why.
  *
- *   a copy is loaded -> control thread: look() finds it -> target -> its openblas_set_num_threads()
+ *   a copy is loaded -> control thread: look() finds its variables -> target -> its number
  */
 #include "agent/agent.h"
 #include "agent/compat.h"
 #include "agent/process/limit.h"
+#include "agent/process/number.h"
 #include "agent/process/objects.h"
 #include "agent/process/python.h"
 
@@ -29,18 +30,23 @@
 static const char *const spellings[][2] = {
     {"scipy_", "64_"}, {"scipy_", ""}, {"", "64_"}, {"", ""}};
 
+/* Libraries that compute with threads of their own: where one is, OpenBLAS's are no measure of the
+ * process. Beginnings of names of files, or of what they are linked with. */
+static const char *const others[] = {"libgomp",       "libomp",      "libiomp5",   "libtensorflow",
+                                     "libtbb",        "libggml",     "polars",     "xla_extension",
+                                     "libjax_common", "onnxruntime", "libllvmlite"};
+
 enum parallel { SEQUENTIAL, PTHREADS, OPENMP, PARALLEL_MAX }; /* openblas_get_parallel() */
 
 static struct copy {
     uintptr_t start; /* 0: free */
-    int (*get_number)(void);
-    void (*set_number)(int);
-    const char *(*get_config)(void);
-    uint32_t own;   /* the number that it began with, and the most */
-    uint32_t ours;  /* the number that it was given */
-    uint64_t given; /* a bit for each number that it has had from us */
-    unsigned back;  /* ticks since an older one of them was put back */
-    bool fixed;     /* computes with OpenMP, whose number is another backend's */
+    int *number;     /* blas_cpu_number: what a call that begins will use */
+    const int *pool; /* blas_num_threads: how many threads have been made, with the caller's */
+    uint32_t own;    /* the pool, and the most */
+    uint32_t ours;   /* the number that it was given */
+    uint64_t given;  /* a bit for each number that it has had from us */
+    unsigned back;   /* ticks since an older one of them was put back */
+    bool fixed;      /* computes with OpenMP, whose number is another backend's */
 } copies[COPIES_MAX];
 
 static char version[PROTO_SHORT_MAX];
@@ -48,6 +54,8 @@ static uint64_t seen_loads;
 static uint32_t target; /* 0: none */
 static uint64_t placed_ns;
 static _Atomic bool present;   /* a copy has been loaded */
+static _Atomic bool stays;     /* what is loaded later stays, too: Python unloads nothing */
+static _Atomic bool beside;    /* one of the others is here */
 static _Atomic uint32_t shown; /* the largest copy's number; 0: none */
 static _Atomic uint32_t most;  /* … and the most that it can have */
 static _Atomic bool theirs, any_free, any_fixed;
@@ -60,6 +68,15 @@ static bool is_openblas(const char *path)
 
     return strstr(slash ? slash : path, "openblas") ||
            (strstr(path, "/openblas") && slash && strncmp(slash, "/libblas.so", 11) == 0);
+}
+
+static bool is_other(const struct object *o)
+{
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (strncmp(object_file(o), others[i], strlen(others[i])) == 0 ||
+            object_needs(o, others[i]))
+            return true;
+    return false;
 }
 
 static uintptr_t function(const struct object *o, size_t spelling, const char *name)
@@ -80,42 +97,49 @@ static void take_version(const char *config)
         snprintf(version, sizeof(version), "%.*s", (int)strcspn(number + 1, " "), number + 1);
 }
 
-/* Fills in the functions of a copy; false when it does not have them all. */
-static bool find(const struct object *o, struct copy *copy, bool *ret_pthreads)
+/* Asks a copy that has begun what it computes with. */
+static enum parallel parallel_of(const struct object *o)
 {
     for (size_t s = 0; s < ARRAY_LEN(spellings); s++) {
         int (*get_parallel)(void) =
             (int (*)(void))pointer_to(function(o, s, "openblas_get_parallel"));
+        const char *(*get_config)(void) =
+            (const char *(*)(void))pointer_to(function(o, s, "openblas_get_config"));
 
-        copy->get_number = (int (*)(void))pointer_to(function(o, s, "openblas_get_num_threads"));
-        copy->set_number = (void (*)(int))pointer_to(function(o, s, "openblas_set_num_threads"));
-        copy->get_config = (const char *(*)(void))pointer_to(function(o, s, "openblas_get_config"));
-        if (!copy->get_number || !copy->set_number || !copy->get_config || !get_parallel)
-            continue;
-        *ret_pthreads = get_parallel() == PTHREADS;
-        return get_parallel() != SEQUENTIAL;
+        if (get_parallel && get_config) {
+            take_version(get_config());
+            return (enum parallel)get_parallel();
+        }
     }
-    return false;
+    return SEQUENTIAL;
 }
 
-/* Returns false when the copy is not ready: its constructor makes its threads, after its loading.
- */
+static int load(const int *variable)
+{
+    return __atomic_load_n(variable, __ATOMIC_RELAXED);
+}
+
+/* Returns false when a copy's constructor, which makes its threads, is not done. */
 static bool meet(const struct object *o)
 {
     const int *ready = pointer_to(object_variable(o, "blas_server_avail"));
+    const int *pool = pointer_to(object_variable(o, "blas_num_threads"));
+    int *number = (int *)pointer_to(object_variable(o, "blas_cpu_number"));
     struct copy *copy = copies;
-    bool pthreads;
+    enum parallel parallel;
 
     for (; copy < copies + COPIES_MAX && copy->start; copy++)
         if (copy->start == o->start)
             return true;
-    if (copy == copies + COPIES_MAX || !find(o, copy, &pthreads) || (pthreads && !ready))
+    if (!ready || !pool || !number || copy == copies + COPIES_MAX)
         return true;
-    if (pthreads && !__atomic_load_n(ready, __ATOMIC_ACQUIRE))
+    if (!__atomic_load_n(ready, __ATOMIC_ACQUIRE))
         return false;
-    copy->fixed = !pthreads;
-    copy->own = copy->ours = pthreads ? (uint32_t)copy->get_number() : limit_affinity_cpus();
-    take_version(copy->get_config());
+    parallel = parallel_of(o);
+    if (parallel == SEQUENTIAL)
+        return true;
+    *copy = (struct copy){.number = number, .pool = pool, .fixed = parallel != PTHREADS};
+    copy->own = copy->ours = (uint32_t)load(pool);
     copy->start = o->start;
     return true;
 }
@@ -132,10 +156,12 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 
     (void)size;
     look->loads = info->dlpi_adds;
-    if (!info->dlpi_name || !is_openblas(info->dlpi_name))
-        return 0;
     object_read(&o, info);
-    if (o.dynamic && !meet(&o))
+    if (!o.dynamic)
+        return 0;
+    if (is_other(&o))
+        atomic_store(&beside, true);
+    if (is_openblas(o.path) && !meet(&o))
         look->unfinished = true;
     return 0;
 }
@@ -158,15 +184,25 @@ static bool was_ours(const struct copy *copy, uint32_t held)
  */
 static void place(struct copy *copy, bool changed)
 {
-    uint32_t held = (uint32_t)copy->get_number(), want = number(copy);
+    uint32_t pool = (uint32_t)load(copy->pool), want;
+    int held = load(copy->number);
 
-    copy->back = held != copy->ours && was_ours(copy, held) ? copy->back + 1 : 0;
-    if (held != copy->ours && !(was_ours(copy, held) && (changed || copy->back > BACK_TICKS))) {
+    if (pool > copy->own) { /* the program has made more threads: its own choice */
+        copy->own = pool;
+        copy->ours = (uint32_t)held;
+    }
+    want = number(copy);
+    copy->back =
+        (uint32_t)held != copy->ours && was_ours(copy, (uint32_t)held) ? copy->back + 1 : 0;
+    if ((uint32_t)held != copy->ours &&
+        !(was_ours(copy, (uint32_t)held) && (changed || copy->back > BACK_TICKS))) {
         atomic_store(&theirs, true);
         return;
     }
-    if (want != held)
-        copy->set_number((int)want);
+    if (want != (uint32_t)held &&
+        !__atomic_compare_exchange_n(copy->number, &held, (int)want, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return; /* somebody was faster: again in a moment */
     copy->ours = want;
     copy->given |= want < HISTORY ? UINT64_C(1) << want : 0;
     copy->back = 0;
@@ -195,9 +231,10 @@ static void look(bool changed)
     uint64_t loads = objects_loaded();
     struct look look = {.loads = 0};
 
-    if (!atomic_load(&present) || loads == UINT64_MAX) /* it forks */
+    if (!atomic_load(&present))
         return;
-    if (loads != seen_loads && each_object(look_at, &look))
+    if (loads != UINT64_MAX && loads != seen_loads && (!seen_loads || atomic_load(&stays)) &&
+        each_object(look_at, &look)) /* the first: the program forks */
         seen_loads = look.unfinished ? 0 : look.loads;
     place_all(changed);
 }
@@ -231,7 +268,7 @@ static bool blas_describe(struct proto_backend *b)
     bool malleable = atomic_load(&any_free);
     uint32_t can = atomic_load(&most);
 
-    if (can == 0)
+    if (can < 2 || atomic_load(&beside))
         return false;
     b->malleable = malleable;
     b->max_intra = can;
@@ -265,11 +302,11 @@ static int is_openblas_at(struct dl_phdr_info *info, size_t size, void *arg)
     return !arg || ((uintptr_t)arg >= o.start && (uintptr_t)arg < o.end);
 }
 
-/* With one thread there is nothing to govern. How many it will have, its own code says later. */
+/* With one thread there is nothing to govern. How many it has, its own code says only later. */
 static bool has_threads(void)
 {
     static const char *const names[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
-                                        "OMP_NUM_THREADS"};
+                                        "OMP_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS"};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const char *value = getenv(names[i]);
@@ -285,19 +322,21 @@ static void begin(void)
 {
     int saved = errno;
 
-    if (!has_threads())
-        return;
-    objects_watch_forks();
-    if (agent_start())
-        atomic_store(&present, true);
+    if (has_threads() && !number_threads_are_bound()) {
+        objects_watch_forks();
+        if (agent_start())
+            atomic_store(&present, true);
+    }
     errno = saved;
 }
 
-/* Python never unloads what it has loaded; another program may. */
 static void blas_loaded(const void *code)
 {
-    if (!atomic_load(&present) && dl_iterate_phdr(is_openblas_at, (void *)code) == 1 &&
-        python_is_here())
+    if (atomic_load(&stays) || dl_iterate_phdr(is_openblas_at, (void *)code) != 1 ||
+        !python_is_here())
+        return;
+    atomic_store(&stays, true);
+    if (!atomic_load(&present))
         begin();
 }
 
@@ -309,10 +348,15 @@ __attribute__((constructor)) static void begin_if_linked(void)
         begin();
 }
 
-/* The child keeps the number: setting one could make threads. */
+/* The child is not governed: it has the program's own number. */
 static void blas_after_fork(void)
 {
     target = 0;
+    for (struct copy *copy = copies; copy < copies + COPIES_MAX && copy->start; copy++) {
+        if (!copy->fixed && (uint32_t)load(copy->number) == copy->ours)
+            __atomic_store_n(copy->number, (int)copy->own, __ATOMIC_RELAXED);
+        copy->ours = copy->own;
+    }
 }
 
 const struct agent_backend openblas_backend = {

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STUBS_MAX 8
+#define STUBS_MAX 16
 /* torch::autograd::Engine::execute(roots, inputs, keep_graph, create_graph, accumulate, outputs) */
 #define BACKWARD                                                                                   \
     "_ZN5torch8autograd6Engine7executeERKSt6vectorINS0_4EdgeESaIS3_EERKS2_IN2at6TensorESaIS9_"     \

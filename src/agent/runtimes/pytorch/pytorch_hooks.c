@@ -90,6 +90,7 @@ static bool take_number(void)
     bool theirs = held != ours && held != own;
 
     /* threadpoolctl, or a library's omp_set_num_threads(): until it puts back what it has found. */
+    atomic_store(&pytorch.held, held);
     atomic_store(&pytorch.theirs, theirs);
     if (theirs)
         return true;
@@ -192,7 +193,7 @@ _Atomic uint64_t pytorch_backwards;
 
 #if defined(__x86_64__)
 /* Counts, and goes on to the real function with all registers and the stack as they are. */
-__asm__(".text\n"
+__asm__(".pushsection .text\n"
         ".hidden pytorch_backward\n"
         ".globl pytorch_backward\n"
         ".type pytorch_backward, @function\n"
@@ -200,6 +201,7 @@ __asm__(".text\n"
         "    endbr64\n"
         "    lock incq pytorch_backwards(%rip)\n"
         "    jmp *pytorch_real+" PYTORCH_REAL_BACKWARD "(%rip)\n"
-        ".size pytorch_backward, . - pytorch_backward\n");
+        ".size pytorch_backward, . - pytorch_backward\n"
+        ".popsection\n");
 static_assert(offsetof(struct pytorch_real, backward) == 40, PYTORCH_REAL_BACKWARD);
 #endif

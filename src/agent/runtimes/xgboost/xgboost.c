@@ -187,6 +187,7 @@ static bool take_number(void)
 
     bool theirs = held != atomic_load(&xgboost.ours);
 
+    atomic_store(&xgboost.held, held);
     atomic_store(&xgboost.theirs, theirs); /* threadpoolctl's, until that puts back what was here */
     if (theirs)
         return true;
