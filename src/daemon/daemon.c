@@ -140,7 +140,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     bool changed = false;
 
     for (struct job *j = d->jobs->first; j; j = j->next) {
-        bool young = now - j->met_ns < JOB_GRACE_NS;
+        bool young = now - j->met_ns < JOB_YOUNG_NS;
 
         changed |= j->confine->look_at_drift(j);
         changed |= j->observed.young != young;

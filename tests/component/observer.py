@@ -11,7 +11,7 @@ from daemon import SLOWNESS
 from workers import CPUS
 
 # A job that begins, goes on after a pause or is changed by a person has its place after that long:
-# JOB_DEADLINE_NS for who leaves it, and a second of a busy machine.
+# JOB_GRACE_NS for the job that leaves it, and a second of a busy machine.
 GRACE_S = 3 * SLOWNESS
 HEAR_S = 0.2 * SLOWNESS  # by then tided has heard of what others do, and the thawed of their cores
 

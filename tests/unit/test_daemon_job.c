@@ -196,13 +196,13 @@ static void an_idle_shell_counts_for_half_a_minute_only(void **unused)
     make_job(&the_daemon, &job, process, 1, 8);
     process[0].connection = NULL;
     job.met_ns = born;
-    assert_true(decision_counts(&job, born + JOB_GRACE_NS - 1));
-    assert_false(decision_counts(&job, born + JOB_GRACE_NS));
+    assert_true(decision_counts(&job, born + JOB_YOUNG_NS - 1));
+    assert_false(decision_counts(&job, born + JOB_YOUNG_NS));
     job.asked.attributes.min = 2; /* asked for */
-    assert_true(decision_counts(&job, born + JOB_GRACE_NS));
+    assert_true(decision_counts(&job, born + JOB_YOUNG_NS));
     job.asked.attributes.min = 0;
     process[0].connection = &peer;
-    assert_true(decision_counts(&job, born + JOB_GRACE_NS));
+    assert_true(decision_counts(&job, born + JOB_YOUNG_NS));
 }
 
 static void oversubscribed_means_more_threads_than_the_job_may_run(void **unused)

@@ -182,7 +182,7 @@ static void a_silent_jobs_cores_are_not_given_to_others(void **state)
     assert_string_equal(job[0].wanted.reason,
                         "no agent reports: its share is the 4 cores that it uses");
     assert_int_equal(job[0].wanted.threads.intra, 0);
-    now += 2 * JOB_GRACE_NS; /* a shell would count for nothing by now */
+    now += 2 * JOB_YOUNG_NS; /* a shell would count for nothing by now */
     decide();
     assert_int_equal(job[0].wanted.share, 4);
     pass(30, 100, 1, 0, 0);
@@ -200,7 +200,7 @@ static void a_moldable_job_on_cores_of_its_own_counts_in_full(void **state)
     process[0].n_backends = 1;
     process[0].backend[0] = sized;
     job[0].asked.attributes.placement = PLACEMENT_EXCLUSIVE;
-    now += 2 * JOB_GRACE_NS;
+    now += 2 * JOB_YOUNG_NS;
     decide();
     assert_int_equal(job[0].wanted.share, CORES);
     job[0].asked.attributes.placement = PLACEMENT_SHARED;
@@ -226,7 +226,7 @@ static void what_it_shared_for_want_of_better_is_not_its_own_to_keep(void **stat
     }
     job[1].asked.attributes.max = 1;
     place();
-    now += JOB_GRACE_NS;
+    now += JOB_YOUNG_NS;
     place();
     assert_int_equal(job[0].wanted.share, 0);
     assert_int_equal(cpuset_count(&job[0].wanted.cores), CORES);

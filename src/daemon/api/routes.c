@@ -106,7 +106,7 @@ static bool read_moment(const json_t *value, int64_t *ret_ms)
 {
     double now = (double)clock_real_ms() / 1000, moment = json_number_value(value);
 
-    if (!json_is_number(value) || moment <= now || moment > now + JOB_DEADLINE_S)
+    if (!json_is_number(value) || moment <= now || moment > now + JOB_DEADLINE_MAX_S)
         return false;
     *ret_ms = (int64_t)(moment * 1000);
     return true;

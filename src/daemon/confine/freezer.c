@@ -114,7 +114,7 @@ static void look(struct job *j)
 
     if (f->want && !f->paused && read_frost(j, &frost) == 0)
         f->paused = frost == CGROUP_FROZEN ||
-                    (frost == CGROUP_FREEZING && clock_now_ns() - f->since_ns >= JOB_DEADLINE_NS);
+                    (frost == CGROUP_FREEZING && clock_now_ns() - f->since_ns >= JOB_GRACE_NS);
 }
 
 /* A setuid program in the job's group would freeze, too, and block whatever waits for it. */

@@ -486,8 +486,8 @@ bool job_malleable(const struct job *j)
     return false;
 }
 
-/* The first runtime that an agent has told, moldable or not. */
-static const struct backend *told(const struct job *j, bool moldable)
+/* The first runtime that a connected agent has reported and that is moldable, or is not. */
+static const struct backend *first_reported(const struct job *j, bool moldable)
 {
     for (const struct process *p = j->processes; p; p = p->next)
         for (unsigned i = 0; p->connection && i < p->n_backends; i++)
@@ -498,17 +498,18 @@ static const struct backend *told(const struct job *j, bool moldable)
 
 bool job_reported(const struct job *j)
 {
-    return told(j, false) != NULL;
+    return first_reported(j, false) != NULL;
 }
 
-bool job_told(const struct job *j)
+bool job_reported_any(const struct job *j)
 {
-    return told(j, false) || told(j, true);
+    return first_reported(j, false) || first_reported(j, true);
 }
 
 bool job_tells_use(const struct job *j)
 {
-    return job_reported(j) || (j->asked.attributes.placement != PLACEMENT_SHARED && job_told(j));
+    return job_reported(j) ||
+           (j->asked.attributes.placement != PLACEMENT_SHARED && job_reported_any(j));
 }
 
 bool job_waits(const struct job *j)
@@ -559,10 +560,11 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
         return;
     if (strcmp(job_state(j, now_ns), "moldable") == 0) {
         snprintf(few, sizeof(few),
-                 job_told(j) ? "moldable: its runtimes were started with %u thread%s, which stay; "
-                               "it uses %.1f cores"
-                             : "moldable: runtimes that are sized at start have %u thread%s; no "
-                               "agent reports one yet, it uses %.1f cores",
+                 job_reported_any(j)
+                     ? "moldable: its runtimes were started with %u thread%s, which stay; "
+                       "it uses %.1f cores"
+                     : "moldable: runtimes that are sized at start have %u thread%s; no "
+                       "agent reports one yet, it uses %.1f cores",
                  j->asked.sized, j->asked.sized == 1 ? "" : "s", j->observed.usage.busy);
         add_note(ret_note, few);
         return;
@@ -572,8 +574,8 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     if (j->adopted)
         add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
                            "its cores again");
-    else if (told(j, true)) {
-        add_note(ret_note, told(j, true)->note);
+    else if (first_reported(j, true)) {
+        add_note(ret_note, first_reported(j, true)->note);
     } else if (now_ns - j->met_ns >= JOB_START_NS) {
         snprintf(few, sizeof(few),
                  "no agent reports (no thread pool yet, or a static program), "

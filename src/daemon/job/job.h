@@ -21,16 +21,16 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-#define JOB_PROCESSES_MAX 256                   /* of one job; further ones get no target */
-#define JOB_CHANGES_MAX   64                    /* kept for `tide explain` */
-#define JOB_DEADLINE_S    (10 * 366 * 86400ull) /* --deadline: the farthest */
-#define JOB_REASON_MAX    128
-#define JOB_CORES_MAX     32                   /* cores of a change as text; longer lists are cut */
-#define JOB_DEADLINE_NS   (2 * 1000000000ull)  /* a longer shrink makes the job `oversubscribed` */
-#define JOB_GRACE_NS      (30 * 1000000000ull) /* a job without agent counts for so long */
-#define JOB_START_NS      (10 * 1000000000ull) /* then people are told that it has no agent */
-#define JOB_NOTE_MAX      (4 * JOB_REASON_MAX)
-#define JOB_COMMAND_MAX   256
+#define JOB_PROCESSES_MAX  256                   /* of one job; further ones get no target */
+#define JOB_CHANGES_MAX    64                    /* kept for `tide explain` */
+#define JOB_DEADLINE_MAX_S (10 * 366 * 86400ull) /* --deadline may lie no farther ahead */
+#define JOB_REASON_MAX     128
+#define JOB_CORES_MAX      32                  /* cores of a change as text; longer lists are cut */
+#define JOB_GRACE_NS       (2 * 1000000000ull) /* a longer shrink makes the job `oversubscribed` */
+#define JOB_YOUNG_NS       (30 * 1000000000ull) /* a job without agent counts for so long */
+#define JOB_START_NS       (10 * 1000000000ull) /* then people are told that it has no agent */
+#define JOB_NOTE_MAX       (4 * JOB_REASON_MAX)
+#define JOB_COMMAND_MAX    256
 
 struct confine;
 struct container;
@@ -160,7 +160,7 @@ struct job_observed {
     bool exited;               /* ended with a known status */
     bool out_of_memory;        /* the kernel killed a process of the container for want of memory */
     bool frozen;               /* a person paused it: takes no part until that ends */
-    bool young;                /* at the last tick, within JOB_GRACE_NS of its start */
+    bool young;                /* at the last tick, within JOB_YOUNG_NS of its start */
 };
 
 /*
@@ -200,7 +200,7 @@ struct job_placed {
     unsigned groups;     /* enum cgroup_controllers with a group of the job's */
     struct freezer freezer;
     bool commanded;            /* got a target at least once */
-    bool late;                 /* a shrink missed its deadline, JOB_DEADLINE_NS */
+    bool late;                 /* a shrink took longer than JOB_GRACE_NS */
     bool unfenceable;          /* cores cannot be written: not tried again for these processes */
     bool quota_failed;         /* its quota cannot be written */
     char note[JOB_REASON_MAX]; /* for a person: limits that could not be set, and why */
@@ -352,9 +352,9 @@ uint32_t process_max(const struct process *p);   /* threads of its largest pool 
 const char *job_state(const struct job *j, uint64_t now_ns);
 /* A note for a person on what no number shows, or "". */
 void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX]);
-/* An agent is connected and named a runtime, other than moldable ones. */
+/* A connected agent has reported a runtime that is not moldable. */
 bool job_reported(const struct job *j);
-bool job_told(const struct job *j); /* the same, or a moldable one */
+bool job_reported_any(const struct job *j); /* the same, or a moldable one */
 /* An agent's word is enough for it to count in full. A moldable runtime's use is measured instead
  * where cores are shared; fenced or limited, it would only show the limit. */
 bool job_tells_use(const struct job *j);

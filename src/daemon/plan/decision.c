@@ -187,7 +187,7 @@ bool decision_counts(const struct job *j, uint64_t now)
     if (j->observed.frozen)
         return false;
     return job_tells_use(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
-           j->adopted || j->observed.usage.cores > 0 || now - j->met_ns < JOB_GRACE_NS;
+           j->adopted || j->observed.usage.cores > 0 || now - j->met_ns < JOB_YOUNG_NS;
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -210,7 +210,7 @@ static uint32_t policy_pin_of(const struct job *j)
  */
 static bool is_measured(const struct job *j, uint64_t now)
 {
-    bool young = now - j->met_ns < JOB_GRACE_NS;
+    bool young = now - j->met_ns < JOB_YOUNG_NS;
 
     return j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted &&
            j->asked.attributes.placement == PLACEMENT_SHARED &&
@@ -575,12 +575,13 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* Says that the job can use no more, rather than how the policy came to one core. */
-    if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_told(j) && !j->adopted)
+    if (share == 1 && j->admission.wanted && !j->asked.pinned.intra && !job_reported_any(j) &&
+        !j->adopted)
         snprintf(j->wanted.reason, sizeof(j->wanted.reason), "one core: no thread pool was found");
     else if (j->admission.wanted && !j->asked.pinned.intra && is_measured(j, now))
         snprintf(j->wanted.reason, sizeof(j->wanted.reason),
-                 job_told(j) ? "its threads stay: its share is the %u core%s that it uses"
-                             : "no agent reports: its share is the %u core%s that it uses",
+                 job_reported_any(j) ? "its threads stay: its share is the %u core%s that it uses"
+                                     : "no agent reports: its share is the %u core%s that it uses",
                  share, share == 1 ? "" : "s");
     else
         explain(j, &decision->reason);

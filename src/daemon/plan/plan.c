@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* NOLINTNEXTLINE(misc-redundant-expression): equal today, and to stay so */
-static_assert(SETTLE_GRACE_NS == JOB_DEADLINE_NS, "one grace for threads and pauses");
+static_assert(SETTLE_GRACE_NS == JOB_GRACE_NS, "one grace for threads and pauses");
 
 struct plan {
     sd_event_source *deadline; /* of the first unacknowledged shrink */

@@ -171,7 +171,7 @@ static void write_rate(struct job *j, uint64_t now)
     struct history_rate row = {.key = key_of(j), .time_ms = clock_real_ms()};
     struct job_progress progress;
 
-    if (now - j->seen->rate_ns < RATE_NS || !job_told(j))
+    if (now - j->seen->rate_ns < RATE_NS || !job_reported_any(j))
         return;
     j->seen->rate_ns = now;
     job_progress(j, &progress);
