@@ -28,8 +28,9 @@ const struct startup_row startup_table[] = {
     {.runtime = "TensorFlow", .name = STARTUP_MOST_NAME, .kind = STARTUP_MOST, .ours = true},
     /*
      * OpenMP 5.2, section 21.1.2; libgomp/env.c (GCC 12.2), kmp_settings.cpp (LLVM 14). PyTorch
-     * (ATen/ParallelOpenMP.cpp), scikit-learn, XGBoost and LightGBM follow. Sized at start until a
-     * backend of the agent can resize it.
+     * (ATen/ParallelOpenMP.cpp), scikit-learn, XGBoost and LightGBM follow. The
+     * agent changes the number of PyTorch and XGBoost later, and on trial OpenMP's
+     * (agent/process/number.h); the others keep it.
      */
     {.runtime = "OpenMP", .name = "OMP_NUM_THREADS", .kind = STARTUP_SIZE},
     /*

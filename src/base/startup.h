@@ -20,7 +20,7 @@ enum startup_kind {
 struct startup_row {
     const char *runtime;   /* as in docs/runtimes.md */
     const char *name;      /* of the variable */
-    const char *text;      /* the value, or what stands before the number */
+    const char *text;      /* the value; of a size, what precedes the number */
     const char *unless[3]; /* variables of the user that decide the same */
     enum startup_kind kind;
     bool added; /* further words may follow the value, and override it */

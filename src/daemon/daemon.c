@@ -334,7 +334,8 @@ static void reconfigure(struct daemon *d, const struct config *c)
             daemon_log("%s; the previous one stays in force", why.text);
     }
     if (strcmp(c->power, before.power) != 0 || strcmp(c->power_root, before.power_root) != 0)
-        daemon_log("changed power or power-root takes effect when tided is restarted");
+        daemon_log("tide.conf: the new 'power' or 'power-root' takes effect when tided is "
+                   "restarted");
     if (c->power_cap_uw != before.power_cap_uw || strcmp(c->power_model, before.power_model) != 0)
         power_caps_configure(d->power_caps);
     if (c->heartbeat_ms != before.heartbeat_ms)
@@ -342,7 +343,7 @@ static void reconfigure(struct daemon *d, const struct config *c)
     if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
         c->n_engines != before.n_engines ||
         memcmp(c->engines, before.engines, c->n_engines * sizeof(c->engines[0])) != 0)
-        daemon_log("changed cpus or engines take effect when tided is restarted");
+        daemon_log("tide.conf: new 'cpus' or engines take effect when tided is restarted");
     daemon_log("configuration reloaded");
     daemon_changed(d);
 }
@@ -467,14 +468,14 @@ static void begin_record(struct daemon *d)
 
     if (events_new(d, &d->events) < 0 ||
         (mib && history_new(state_directory(d), mib, &d->history) < 0))
-        daemon_log("out of memory: events of jobs are not recorded");
+        daemon_log("out of memory: events or the history of jobs are not recorded");
 }
 
-/* After the ledger of the earlier daemon was read: what is in there has been written. */
+/* After the account of energy of the earlier daemon was read: its energy has a row already. */
 static void begin_energy_history(struct daemon *d)
 {
     if (d->config.history_mib && energy_history_new(d, state_directory(d), &d->energy_history) < 0)
-        daemon_log("out of memory: there is no history of energy");
+        daemon_log("out of memory: the history of energy is not recorded");
 }
 
 static int begin(struct top *t, const struct daemon_options *o, struct error *err)
@@ -624,7 +625,7 @@ int daemon_run(const struct daemon_options *options, struct error *err)
                    d->weights_note[0] ? ", " : "", d->weights_note);
         store_load(d);
         if (energy_file_new(d, &d->energy_file) < 0)
-            daemon_log("no memory for the account of energy: it ends with this daemon");
+            daemon_log("out of memory: the energy counted so far is lost when tided ends");
         begin_energy_history(d);
         power_caps_tick(d->power_caps);
         daemon_changed(d);

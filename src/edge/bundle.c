@@ -286,7 +286,8 @@ static void read_rules(struct reader *r, struct bundle *b)
     b->rule = calloc(json_array_size(list) + 1, sizeof(*b->rule));
     if (!b->rule) {
         if (r->code == 0)
-            r->code = error_set(r->err, -ENOMEM, "%s: no memory for its rules", r->what);
+            r->code = error_set(r->err, -ENOMEM,
+                                "out of memory: the rules of the %s cannot be read", r->what);
         return;
     }
     json_array_foreach (list, i, j) {
@@ -310,7 +311,7 @@ int bundle_read(const void *bytes, size_t len, const char *zoneinfo, struct bund
     struct reader r;
 
     if (!b)
-        return error_set(err, -ENOMEM, "policy: no memory");
+        return error_set(err, -ENOMEM, "out of memory: the policy cannot be read");
     b->zones.root = zoneinfo;
     reader_open(&r, "policy", bytes, len, BUNDLE_BYTES_MAX, err);
     b->number = reader_number(&r, "number");

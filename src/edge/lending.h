@@ -43,8 +43,8 @@ int lending_new(const struct lending_options *options, struct lending **ret);
 struct lending *lending_free(struct lending *l);
 
 /*
- * Who borrows from now on, below which caps. Group 0 holds all; parents stand before what is in
- * them. Both are copied. Who leaves counts as long as its lease may be in force. Returns 0 or
+ * Replaces the children and their caps. Group 0 holds all; parents stand before what is in them.
+ * Both are copied. A child that is gone counts as long as its lease may be in force. Returns 0 or
  * -ENOMEM: as before.
  */
 int lending_set(struct lending *l, const struct divide_group *group, uint32_t groups,
@@ -73,7 +73,8 @@ bool lending_unheard(const struct lending *l, const char *child, uint64_t *ret_u
 /* As which the child counts in the sums (lease_counts()); 0: it is no child. */
 uint64_t lending_counts(const struct lending *l, const char *child);
 
-/* What all together may draw now, and would do with watts (no points: nobody told). */
+/* Of all children together: what they may draw now, their floors, and their demand (no points: none
+ * has sent one). */
 uint64_t lending_sum(const struct lending *l);
-uint64_t lending_floor(const struct lending *l); /* of all children's floors */
+uint64_t lending_floor(const struct lending *l);
 const struct demand *lending_demand(const struct lending *l);

@@ -316,7 +316,7 @@ int mqtt_new(sd_event *event, const struct mqtt_options *o, struct mqtt **ret, s
     m = calloc(1, sizeof(*m));
     if (!m || !copy_options(m, o)) {
         mqtt_free(m);
-        return error_set(err, -ENOMEM, "no memory for a connection to %s", o->host);
+        return error_set(err, -ENOMEM, "out of memory: no connection to %s", o->host);
     }
     m->event = sd_event_ref(event);
     r = sd_event_add_time_relative(event, &m->tick, CLOCK_MONOTONIC, 0, TICK_US / 10, on_tick, m);

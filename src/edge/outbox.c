@@ -207,7 +207,7 @@ int outbox_open(const char *path, uint64_t bytes_max, uint64_t boot, struct outb
     if (!o || !(o->waiting = calloc(OUTBOX_MEMORY_MAX, sizeof(*o->waiting))) ||
         !(o->note = calloc(OUTBOX_NOTES_MAX, sizeof(*o->note)))) {
         outbox_close(o);
-        return error_set(err, -ENOMEM, "no memory for the outbox");
+        return error_set(err, -ENOMEM, "out of memory: no outbox");
     }
     r = open_file(o, path, bytes_max, boot);
     if (r == -EBADMSG) {

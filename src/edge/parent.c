@@ -151,7 +151,7 @@ int parent_new(const char *path, parent_send send, parent_say tell, void *arg, s
     uint64_t boot;
 
     if (!p)
-        return error_set(err, -ENOMEM, "no memory for leases of the parent");
+        return error_set(err, -ENOMEM, "out of memory: no leases of the parent are taken");
     if (getrandom(&boot, sizeof(boot), 0) != sizeof(boot)) {
         free(p);
         return error_set(err, -EIO, "no random numbers");

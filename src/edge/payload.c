@@ -172,7 +172,7 @@ int payload_energy_read(const void *bytes, size_t len, struct payload_energy *re
     uint64_t boot;
 
     if (!e)
-        return error_set(err, -ENOMEM, "no memory for records");
+        return error_set(err, -ENOMEM, "out of memory: the records cannot be read");
     reader_open(&r, "energy", bytes, len, PAYLOAD_BYTES_MAX, err);
     boot = reader_number(&r, "boot");
     if (reader_member(&r, r.message, "after", false))
@@ -307,7 +307,7 @@ int payload_shrunk_read(const void *bytes, size_t len, struct payload_shrunk *re
     size_t i;
 
     if (!s)
-        return error_set(err, -ENOMEM, "no memory for a message");
+        return error_set(err, -ENOMEM, "out of memory: the message cannot be read");
     reader_open(&r, "shrunk", bytes, len, PAYLOAD_BYTES_MAX, err);
     list = read_list(&r, "nodes", PAYLOAD_NODES_MAX);
     json_array_foreach (list, i, j) {
@@ -428,7 +428,7 @@ int payload_event_read(const void *bytes, size_t len, struct payload_event *ret,
     if (data && !json_is_object(data))
         reader_complain(&r, "no object is", "data");
     if (r.code == 0 && data && !(e.data = json_dumps(data, JSON_COMPACT)))
-        r.code = error_set(err, -ENOMEM, "event: no memory");
+        r.code = error_set(err, -ENOMEM, "out of memory: the event cannot be read");
     if (r.code == 0)
         *ret = e;
     return reader_close(&r);

@@ -125,7 +125,7 @@ int renew_new(const struct renew_place *place, const struct renew_hooks *hooks, 
     struct renew *r = calloc(1, sizeof(*r));
 
     if (!r)
-        return error_set(err, -ENOMEM, "no memory for the certificate");
+        return error_set(err, -ENOMEM, "out of memory: the certificate cannot be renewed");
     r->place = *place;
     r->hooks = *hooks;
     r->begun_ns = clock_now_ns();

@@ -73,7 +73,7 @@ static void drop_node(struct shrunk_sum *s, uint32_t i)
     s->heard_ns[i] = s->heard_ns[last];
 }
 
-/* What a reader takes: a child may tell what cannot be. */
+/* Adds without overflow, also what a broken child has sent. */
 static uint32_t add_count(uint32_t a, uint32_t b)
 {
     uint64_t sum = (uint64_t)a + b;

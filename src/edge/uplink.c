@@ -303,11 +303,11 @@ static int begin(struct uplink *u, struct mqtt **ret, struct error *err)
     };
     struct mqtt *m = NULL;
     int r = will ? mqtt_new(u->event, &options, &m, err)
-                 : error_set(err, -ENOMEM, "no memory for the uplink");
+                 : error_set(err, -ENOMEM, "out of memory: no uplink");
 
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(leaves); i++)
         if (wanted[i] && mqtt_subscribe(m, topic_make(u->name, leaves[i], topic), 1) < 0)
-            r = error_set(err, -ENOMEM, "no memory for the uplink's subscriptions");
+            r = error_set(err, -ENOMEM, "out of memory: the uplink subscribes to nothing");
     if (r < 0)
         mqtt_free(m);
     else
@@ -322,7 +322,7 @@ int uplink_new(sd_event *event, const struct uplink_place *place, struct outbox 
     int r;
 
     if (!u)
-        return error_set(err, -ENOMEM, "no memory for the uplink");
+        return error_set(err, -ENOMEM, "out of memory: no uplink");
     u->place = *place;
     u->event = event;
     u->outbox = outbox;

@@ -220,8 +220,10 @@ static int put_in_force(const char *dir, const char *text, size_t len, struct er
         return 0;
     }
     if (kill(pid, SIGHUP) < 0)
-        return error_set(err, -errno, "cannot tell the hub (pid %d): %s", (int)pid,
-                         strerror(errno));
+        return error_set(err, -errno,
+                         "the policy is written, but the hub (pid %d) cannot be told to read it: "
+                         "%s",
+                         (int)pid, strerror(errno));
     return wait_for_number(dir, err);
 }
 

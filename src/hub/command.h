@@ -13,7 +13,7 @@
 #define HUB_EXIT_USAGE   2
 #define HUB_EXIT_FAILED  3 /* a file cannot be read, or the policy is wrong */
 
-/* `tide-hub policy …`; argv[0] is the command's name. Each returns the exit status. */
+/* Run `tide-hub NAME …`: argv[0] is NAME. Each returns the exit status. */
 int cmd_policy(int argc, char **argv);
 int cmd_unit(int argc, char **argv);
 int cmd_token(int argc, char **argv);

@@ -323,7 +323,7 @@ int tide_ctl_list(tide_ctl *ctl, tide_job_fn fn, void *arg)
     forget_error(ctl);
     rows.row = malloc(PROTO_JOBS_MAX * sizeof(*rows.row));
     if (!rows.row)
-        return error_set(&ctl->error, -ENOMEM, "no memory for a list of jobs");
+        return error_set(&ctl->error, -ENOMEM, "out of memory: jobs cannot be listed");
     ctl->cookie = next_number(ctl->cookie);
     proto_init(&m, PROTO_CONTROL, ctl->cookie);
     m.control.verb = PROTO_VERB_LIST;

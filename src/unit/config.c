@@ -358,7 +358,7 @@ int unit_config_parse(const char *text, const char *file, struct unit_config **r
     int error = 0;
 
     if (!c || !copy)
-        return error_set(err, -ENOMEM, "no memory for %s", file);
+        return error_set(err, -ENOMEM, "out of memory: %s cannot be read", file);
     c->outbox_bytes = OUTBOX_BYTES;
     c->lease = true;
     snprintf(c->state_dir, sizeof(c->state_dir), "/var/lib/tide-power");

@@ -18,6 +18,8 @@ from hub_web import PASSWORD, Client, Web
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
 
+LAST = "'ada' is the last administrator: make somebody else one first ('tide-hub user role')"
+
 
 @pytest.fixture
 def hub(build_dir, tmp_path):
@@ -276,8 +278,7 @@ def test_the_commands_tell_who_there_is_and_what_was_done(hub):
     hub.add_user("bob", "viewer")
     hub.token("bob")
     hub.user("bob")
-    assert hub.run("user", "role", "ada", "--role", "viewer") == (
-        3, "", "tide-hub: 'ada' is the last administrator: name another one first\n")
+    assert hub.run("user", "role", "ada", "--role", "viewer") == (3, "", f"tide-hub: {LAST}\n")
     rows = [line.split() for line in hub.run("user", "list")[1].splitlines()]
     assert rows[1][:3] == ["ada", "administrator", "-"] and rows[1][-1] == "0"
     assert rows[2][:2] == ["bob", "viewer"] and rows[2][-2:] == ["1", "1"]
@@ -285,7 +286,7 @@ def test_the_commands_tell_who_there_is_and_what_was_done(hub):
     assert [re.split(r"  +", line)[3:] for line in lines[1:]] == [
         ["user.add as administrator", "ada", "done"], ["user.add as viewer", "bob", "done"],
         ["user.token", "bob", "done"], ["login", "bob", "done"],
-        ["user.role as viewer", "ada", "failed: 'ada' is the last administrator: name another one first"]]
+        ["user.role as viewer", "ada", f"failed: {LAST}"]]
     assert [line for line in hub.run("audit", "--limit", "1")[1].splitlines()][1:] == lines[-1:]
 
 

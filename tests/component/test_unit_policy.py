@@ -77,7 +77,7 @@ def test_a_restart_without_the_hub_follows_the_policy_on_the_disk(area):
     unit.hub.publish("policy", b"", "-r")  # the broker forgets it
     unit.kill()
     unit.begin()
-    unit.wait_line("policy 7 is in force, from the disk")
+    unit.wait_line("policy 7, read from the disk, is in force")
     (unit.folder / "policy.sealed").write_bytes(b"x" * 200)
     unit.kill()
     unit.begin()

@@ -303,7 +303,7 @@ static void what_nobody_can_read_is_said_and_gets_no_receipt(void **state)
     for (size_t i = 1; i < ARRAY_LEN(bad); i++) {
         said[0] = '\0';
         take("tide/1/lab3/up/energy", bad[i]);
-        assert_non_null(strstr(said, "lab3: its energy cannot be read: "));
+        assert_non_null(strstr(said, "lab3: sent energy that is not understood: "));
     }
     take("tide/1/lab3/up/energy", bad[0]);
     take("tide/1/lab3/up/other", "{}");

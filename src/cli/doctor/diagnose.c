@@ -415,7 +415,7 @@ static void judge_agent(const struct observation *seen, struct diagnosis *d)
 
     if (!loaded && has_malleable(seen) && !told_to_run(d)) {
         set_fix(add(d, FINDING_NO_AGENT, FINDING_NOTE,
-                    "its threads could change (TensorFlow is loaded), but tide did not start it"),
+                    "its threads could change while it runs, but tide did not start it"),
                 "tide run -- %s", command_of(seen, command));
     } else if (loaded && seen->agent_disabled) {
         add(d, FINDING_DISCONNECTED, FINDING_NOTE,

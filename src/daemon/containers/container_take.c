@@ -61,7 +61,8 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     return 0;
 }
 
-/* @req: the attributes of the job. */
+/* Makes a job for a container that no job has started. @req, its attributes, gets the container's
+ * name if no job has that. */
 static int new_job(struct container *c, const struct engine_container *seen,
                    struct job_request *req, struct error *err)
 {

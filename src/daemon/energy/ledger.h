@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The accounts of energy: of the machine, of its parts, and of each job. All are sums of divisions
+ * Accounts of energy: of the machine, of its parts, and of each job. All are sums of divisions
  * (power/measure/attribution.h), so that the parts are the machine at any time.
  *
  * A job's watts tell what its program does. What anybody is shown of a job changes at the end of
@@ -20,7 +20,7 @@
 struct daemon;
 struct job;
 
-/* jobs + system + idle + unattributed == machine, in µJ. */
+/* The machine's account of energy: jobs + system + idle + unattributed == machine, in µJ. */
 struct ledger {
     struct energy_range machine, jobs, system, idle, unattributed;
     uint64_t gap_ns; /* time in which nothing was known of the machine */

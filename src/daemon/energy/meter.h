@@ -35,7 +35,7 @@ extern const struct job_observer meter_observer;
 struct meter_now {
     uint64_t time_ns;           /* of the last reading; 0: none */
     struct power_range machine; /* mean since the one before */
-    struct energy_range total;  /* since the ledger began */
+    struct energy_range total;  /* since the account of energy began */
     uint64_t gap_ns;
     bool sensed;                    /* a source told `machine`, of the same time as the load */
     bool stood_in;                  /* … or what it had taught did */
@@ -110,5 +110,5 @@ const struct sensors *meter_sensors(const struct meter *m);
 /* Takes a reading that was handed down. Returns 0, or as handed_take(). */
 int meter_handed(struct meter *m, const struct handed_reading *r, struct error *err);
 
-/* The ledger goes on from an earlier daemon's, with the time in which none ran as a gap. */
+/* The account of energy goes on from an earlier daemon's; a gap stands for the time without one. */
 void meter_resume(struct meter *m, const struct ledger *before);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The accounts of energy outlive the daemon: a job's in its file (store.c), the machine's in a file
- * of its own. The time in which no daemon ran is a gap. Daemon's event loop only.
+ * Accounts of energy outlive the daemon: a job's in its file (store.c), the machine's in a file of
+ * its own. The time in which no daemon ran is a gap. Daemon's event loop only.
  */
 #pragma once
 
@@ -14,10 +14,10 @@ struct energy_file;
 struct job;
 
 json_t *energy_of_job_to_json(const struct job *j); /* null where nothing is known */
-/* A missing or wrong account leaves the job's empty. @json may be NULL. */
+/* Without a readable account of energy in @json (may be NULL) the job's begins empty. */
 void energy_of_job_from_json(struct job *j, const json_t *json);
 
-/* Reads the machine's account of an earlier daemon. Returns 0 or -ENOMEM. */
+/* Reads the machine's account of energy of an earlier daemon. Returns 0 or -ENOMEM. */
 int energy_file_new(struct daemon *d, struct energy_file **ret);
 /* Writes it once a minute. Takes NULL. */
 void energy_file_tick(struct energy_file *f);

@@ -56,8 +56,8 @@ struct sensor_reading {
     uint64_t time_ns; /* CLOCK_MONOTONIC */
     uint64_t value;   /* µJ or µW; only if error is 0 */
     bool old;         /* watts of a file that has not been written since the last reading */
-    int error;        /* 0 or -errno: -EACCES, -ENODEV (gone), -ESTALE, -EINVAL (no
-                         number), -ENODATA (0 W of a whole machine) */
+    int error;        /* 0 or -errno: -EACCES, -ENODEV (gone), -ESTALE (a file that nobody writes
+                         any more), -EINVAL (no number), -ENODATA (0 W of a whole machine) */
 };
 
 struct sensors;

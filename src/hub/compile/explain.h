@@ -12,10 +12,11 @@
 
 #define RULE_TEXT_MAX 512
 
-/* "unlp/lab3: cap 800 W (breaker), Mon-Fri 18:00-23:00 America/Argentina/Buenos_Aires" */
+/* Writes a rule as one line:
+ * "unlp/lab3: cap 800 W (breaker), Mon-Fri 18:00-23:00 America/Argentina/Buenos_Aires". */
 void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEXT_MAX]);
 
-/* "breaker", "budget" or "advice". */
+/* Returns "breaker", "budget" or "advice". */
 const char *explain_kind(uint32_t kind);
 
 /*

@@ -54,8 +54,8 @@ const struct policy_area *policy_area(const struct power_policy *p, const char *
 const struct policy_area *policy_unit(const struct power_policy *p, const char *unit);
 
 /*
- * Whose midnights begin the days of budgets and of sums, for the hub as for its units: `zone`, else
- * the first that the policy names. NULL: UTC.
+ * The zone whose midnights begin the days of budgets and sums, for hub and units: `zone`, else the
+ * first that the policy names. NULL: UTC.
  */
 const struct zone *policy_day_zone(const struct power_policy *p);
 

@@ -293,7 +293,10 @@ static int refused(struct people *p, const char *name, struct error *err)
 {
     if (people_number(people_query(p, "SELECT 1 FROM user WHERE name = ?1", "s", name), 0) == 0)
         return nobody(name, err);
-    return error_set(err, -EBUSY, "'%s' is the last administrator: name another one first", name);
+    return error_set(err, -EBUSY,
+                     "'%s' is the last administrator: make somebody else one first "
+                     "('tide-hub user role')",
+                     name);
 }
 
 int people_role(struct people *p, const char *name, enum role role, bool keep_tokens,

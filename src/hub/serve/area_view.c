@@ -212,7 +212,7 @@ json_t *area_view_by(const struct power_policy *rules, uint32_t rule)
     return json_string(by);
 }
 
-/* What the units of a shared budget used together today, as the hub counts it. */
+/* Energy that the units of a shared budget used together today, as the hub counts it. */
 static json_t *used_today(const struct web_options *hub, const struct shown_areas *a,
                           const struct shown_area *area, const struct payload_state *s)
 {

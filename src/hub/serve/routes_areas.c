@@ -200,7 +200,7 @@ static int add_unit(struct call *c, const char *unit, const struct span *span, s
         r = store_series(c->hub->store, unit, "machine", span->from_ms, span->to_ms, span->step_ms,
                          s->one, STEPS_MAX, &n, err);
     if (r == 0 && merge(s, n) < 0)
-        r = error_set(err, -ENOSPC, "more than %d steps", STEPS_MAX);
+        r = error_set(err, -ENOSPC, "more than %d steps: ask for longer ones", STEPS_MAX);
     return r;
 }
 

@@ -29,7 +29,10 @@ int store_series(struct store *s, const char *unit, const char *point, int64_t f
     int r;
 
     if (step_ms <= 0 || from_ms < 0)
-        return error_set(err, -EINVAL, "a step of %" PRId64 " ms from %" PRId64, step_ms, from_ms);
+        return error_set(err, -EINVAL,
+                         "steps of %" PRId64 " ms from %" PRId64
+                         " ms on: a step has at least 1 ms, and no time is before 1970",
+                         step_ms, from_ms);
     r = d->ask(
         s->db, SERIES,
         &(struct values){

@@ -80,7 +80,10 @@ static bool add_unit(void *arg, const struct store_total *t)
     return true;
 }
 
-/* What came into the store since the last record, with the bounds of all that is in it. */
+/*
+ * Puts a record for the hub above into the outbox: the energy stored since the last one, with
+ * bounds in proportion to those of the whole store.
+ */
 static void put_record(struct above *a, const struct sum *s, int64_t now_ms)
 {
     uint64_t more = (s->uj + WRAP - a->base_uj % WRAP) % WRAP, all = s->j ? s->j : 1;

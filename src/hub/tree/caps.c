@@ -257,7 +257,7 @@ void caps_look(struct tree *t)
         plan_done(&p);
     }
     if (r < 0)
-        tree_say(t, NULL, "no memory for the new caps: the earlier ones stay in force");
+        tree_say(t, NULL, "out of memory: new caps are not in force, the earlier ones stay");
     t->news = true;
 }
 
@@ -326,7 +326,7 @@ int caps_begin(struct tree *t, struct error *err)
 
     t->parent_cap_uw = DEMAND_MAX;
     if (n < 0 || (size_t)n >= sizeof(path) || lending_new(&options, &t->lending) < 0)
-        return error_set(err, -ENOMEM, "no memory for the leases, or the state's path is too long");
+        return error_set(err, -ENOMEM, "out of memory, or the state's path is too long: no leases");
     return 0;
 }
 

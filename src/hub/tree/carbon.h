@@ -22,8 +22,8 @@ struct carbon {
 };
 
 /*
- * Reads a text. Returns 0, or -EINVAL with "line: what is wrong"; of times that are given twice the
- * last counts.
+ * Reads a text. Returns 0, or -EINVAL, -E2BIG or -ENOMEM with "line: what is wrong". If a time
+ * occurs twice, one of its lines counts.
  */
 int carbon_parse(const char *text, int64_t now_ms, struct carbon *ret, struct error *err);
 

@@ -74,7 +74,7 @@ static void unreadable(struct ingest *i, const char *unit, const struct error *e
     char text[ERROR_TEXT_MAX + 64];
 
     i->counts.unreadable++;
-    snprintf(text, sizeof(text), "its energy cannot be read: %s", e->text);
+    snprintf(text, sizeof(text), "sent energy that is not understood: %s", e->text);
     i->options.say(i->options.arg, unit, text);
 }
 

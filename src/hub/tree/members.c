@@ -68,7 +68,7 @@ static void silence(struct tree *t, struct unit *u)
         return;
     u->state.online = false;
     u->since_ms = (int64_t)wallclock_ms();
-    tree_say(t, u->name, "is revoked: it counts as lost");
+    tree_say(t, u->name, "unit revoked: what it sends is ignored");
     tree_changed(t, u, TREE_STATE, NULL);
 }
 

@@ -50,9 +50,11 @@ static int check(const struct tree *t, const struct unit *u, const char *unit, c
         return error_set(err, -EPERM, "'%s' of unit %s stays on by its configuration", s->name,
                          u->name);
     if (for_s < 1 || for_s > TREE_ORDER_MAX_S)
-        return error_set(err, -EINVAL, "an order is tried for 1 to %d seconds", TREE_ORDER_MAX_S);
+        return error_set(err, -EINVAL,
+                         "a command may wait for its switch for 1 to %d seconds, not %u",
+                         TREE_ORDER_MAX_S, (unsigned)for_s);
     if (t->orders == ORDERS_MAX)
-        return error_set(err, -EAGAIN, "%d orders wait for their units: try again", ORDERS_MAX);
+        return error_set(err, -EAGAIN, "%d commands wait for their units: try again", ORDERS_MAX);
     return 0;
 }
 
@@ -74,7 +76,7 @@ static int send_order(struct tree *t, const struct tree_order *o, uint32_t for_s
         r = mqtt_publish(t->mqtt, topic_make(o->unit, TOPIC_CMD, topic), sealed, len, 1, false,
                          for_s, &id);
     if (r < 0)
-        return error_set(err, -EAGAIN, "the order cannot be sent now: %s", strerror(-r));
+        return error_set(err, -EAGAIN, "the command cannot be sent now: %s", strerror(-r));
     return 0;
 }
 

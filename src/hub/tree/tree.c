@@ -21,7 +21,7 @@
 static void unreadable(struct tree *t, const struct unit *u, const char *what,
                        const struct error *e)
 {
-    tree_say(t, u->name, "its %s cannot be read: %s", what, e->text);
+    tree_say(t, u->name, "sent %s that is not understood: %s", what, e->text);
 }
 
 static void take_state(struct tree *t, struct unit *u, const struct mqtt_message *m)
@@ -31,7 +31,7 @@ static void take_state(struct tree *t, struct unit *u, const struct mqtt_message
     char text[ERROR_TEXT_MAX];
 
     if (payload_state_read(m->bytes, m->len, &state, &e) < 0) {
-        unreadable(t, u, "state", &e);
+        unreadable(t, u, "a state", &e);
         return;
     }
     if (!u->heard || state.online != u->state.online)
@@ -54,7 +54,7 @@ static void take_demand(struct tree *t, struct unit *u, const struct mqtt_messag
     struct error e = {0};
 
     if (payload_demand_read(m->bytes, m->len, &demand, &e) < 0) {
-        unreadable(t, u, "demand", &e);
+        unreadable(t, u, "a demand", &e);
         return;
     }
     u->demand = demand;
@@ -69,7 +69,7 @@ static void take_shrunk(struct tree *t, struct unit *u, const struct mqtt_messag
     struct error e = {0};
 
     if (!told || payload_shrunk_read(m->bytes, m->len, told, &e) < 0) {
-        unreadable(t, u, "news of shrunk jobs", &e);
+        unreadable(t, u, "a report on shrunk jobs", &e);
         free(told);
         return;
     }
@@ -87,7 +87,7 @@ static void take_event(struct tree *t, struct unit *u, const struct mqtt_message
     struct error e = {0};
 
     if (payload_event_read(m->bytes, m->len, &event, &e) < 0) {
-        unreadable(t, u, "event", &e);
+        unreadable(t, u, "an event", &e);
         return;
     }
     tree_changed(t, u, TREE_EVENT, &event);
@@ -273,7 +273,8 @@ static int read_state(struct tree *t, struct error *err)
         return r;
     snprintf(pid, sizeof(pid), "%d\n", (int)getpid());
     t->seal_key = strdup(authority_seal_key(state.authority));
-    r = t->seal_key ? state_put(&state, TREE_PID, pid, err) : error_set(err, -ENOMEM, "no memory");
+    r = t->seal_key ? state_put(&state, TREE_PID, pid, err)
+                    : error_set(err, -ENOMEM, "out of memory");
     state_close(&state);
     return r;
 }
@@ -327,7 +328,7 @@ int tree_new(const struct tree_options *options, struct tree **ret, struct error
     int r;
 
     if (!t)
-        return error_set(err, -ENOMEM, "no memory");
+        return error_set(err, -ENOMEM, "out of memory");
     t->options = *options;
     r = begin(t, err);
     if (r < 0)

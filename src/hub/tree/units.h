@@ -55,7 +55,8 @@ size_t units_count(const struct units *u);
 const struct unit *units_at(const struct units *u, size_t i);
 struct unit *units_change(struct units *u, size_t i);
 
-/* Whose jobs have fewer cores because of a cap; NULL: nobody's, or it is lost or tells no more. */
+/* Users whose jobs have fewer cores because of a cap; NULL: none, or the unit is lost or has sent
+ * nothing lately. */
 const struct payload_shrunk *unit_shrunk(const struct unit *u, int64_t now_ms);
 
 /* What it draws; basis POWER_UNKNOWN: it is lost, or has not told for UNITS_DRAW_MS. */

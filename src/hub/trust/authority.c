@@ -471,7 +471,7 @@ int authority_revoke(struct authority *a, const char *name, int64_t now_s, struc
     int r;
 
     if (!before)
-        return error_set(err, -ENOMEM, "no memory");
+        return error_set(err, -ENOMEM, "out of memory");
     memcpy(before, a->unit, bytes);
     for (size_t i = 0; i < a->count; i++)
         if (!a->unit[i].revoked && strcmp(a->unit[i].name, name) == 0) {

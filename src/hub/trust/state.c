@@ -26,7 +26,7 @@ int state_path(const struct state *s, const char *name, char *ret, size_t size, 
                : 0;
 }
 
-/* What another user writes here, the owner's service could not read any more. */
+/* A file of another user's here could not be read by the service any more. */
 static int check_owner(const struct state *s, struct error *err)
 {
     struct stat status;

@@ -401,7 +401,7 @@ static void read_match_labels(struct reader *r, const json_t *selector, struct k
             to->values[to->value_count++] = TAKE_PTR(labels.at[i].value);
     }
     if (labels.count && !at)
-        error_set(&r->err, -ENOMEM, "no memory");
+        error_set(&r->err, -ENOMEM, "out of memory");
     kube_labels_done(&labels);
 }
 

@@ -42,7 +42,7 @@ void *read_alloc(struct reader *r, size_t count, size_t size)
     void *memory = calloc(count ? count : 1, size);
 
     if (!memory && !r->err.code)
-        error_set(&r->err, -ENOMEM, "no memory");
+        error_set(&r->err, -ENOMEM, "out of memory");
     return memory;
 }
 
@@ -258,7 +258,7 @@ void read_extras(struct reader *r, const json_t *in, const char *key, struct kub
         return;
     more = realloc(ret->at, most * sizeof(*more));
     if (!more) {
-        error_set(&r->err, -ENOMEM, "no memory");
+        error_set(&r->err, -ENOMEM, "out of memory");
         return;
     }
     ret->at = more;
@@ -395,7 +395,7 @@ void read_term(struct reader *r, const json_t *in, const char *key, bool field,
         return;
     at = realloc(term->at, (term->count + json_array_size(list)) * sizeof(*at));
     if (!at) {
-        error_set(&r->err, -ENOMEM, "no memory");
+        error_set(&r->err, -ENOMEM, "out of memory");
         return;
     }
     term->at = at;

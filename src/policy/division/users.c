@@ -432,7 +432,10 @@ static int decide_for(struct users *u, struct part *p, int64_t mcpu, struct poli
     return r;
 }
 
-/* The policy divides the pool, for a share that was seen to remain of it. */
+/*
+ * Lets the policy divide a lender's pool (the share and what its jobs lend) as long as the user's
+ * jobs then use no more than the share; otherwise the share.
+ */
 static int decide_on_share(struct users *u, struct part *p, struct policy_plan *ret)
 {
     if (p->pool_mcpu > p->share_mcpu) {

@@ -20,7 +20,7 @@ struct window {
     uint32_t zone;             /* index among the zones of who reads it */
 };
 
-/* Checks a window that came from a file or a peer. Returns 0 or -EINVAL. */
+/* Checks a window that came from a file or a message. Returns 0 or -EINVAL. */
 int window_check(const struct window *w, uint32_t zones);
 
 /*

@@ -15,7 +15,7 @@
 #define CAP_NO_END UINT64_MAX
 #define CAP_OPEN   POWER_UW_MAX /* an area without a cap lends so much; caps nothing */
 
-/* Who set it; at most one cap each. */
+/* Setters of a cap; each has one at most. */
 enum cap_source { CAP_CONFIG, CAP_PERSON, CAP_LEASE, CAP_SOURCE_MAX };
 
 /* What is left at the end: of a breaker its floor, of the others nothing. */

@@ -27,7 +27,7 @@ struct demand {
     uint32_t count; /* 0: the child told nothing */
 };
 
-/* Checks a curve that came from a file or a peer. Returns 0 or -EINVAL. */
+/* Checks a curve that came from a file or a message. Returns 0 or -EINVAL. */
 int demand_check(const struct demand *d);
 
 /*

@@ -12,8 +12,8 @@
 
 struct loads {
     uint64_t held_uw;  /* what counts */
-    uint64_t most_uw;  /* of the readings after … */
-    uint64_t since_ns; /* … there; 0: no reading yet */
+    uint64_t most_uw;  /* largest reading since since_ns */
+    uint64_t since_ns; /* begin of the present half minute; 0: no reading yet */
 };
 
 /* Takes what the loads draw at most at @now_ns. Returns what counts: never less than that. */

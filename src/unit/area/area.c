@@ -489,7 +489,7 @@ static int begin(struct area *a, sd_event *event, struct error *err)
     int r = open_outbox(a, err);
 
     if (r == 0 && points_new(a->device, a->devices, a->outbox, &a->points) < 0)
-        r = error_set(err, -ENOMEM, "no memory for the meters");
+        r = error_set(err, -ENOMEM, "out of memory: the meters cannot be read");
     r = r ? r : policy_new(a->config, &a->policy, err);
     r = r ? r : open_local(a, event, err);
     r = r ? r : open_devices(a, event, err);
@@ -514,7 +514,7 @@ int area_new(sd_event *event, const struct unit_config *config, struct area **re
 
     if (!a || !(a->device = calloc(config->meters + 1, sizeof(*a->device)))) {
         free(a);
-        return error_set(err, -ENOMEM, "no memory for the meters");
+        return error_set(err, -ENOMEM, "out of memory: the meters cannot be read");
     }
     a->config = config;
     a->cap_uw = POLICY_FREE;

@@ -114,7 +114,7 @@ void children_cap(struct children *c, uint64_t cap_uw, uint32_t kind)
 {
     lending_cap(c->lending, cap_uw);
     if (kind != c->kind && set(c, cap_uw, kind) < 0)
-        unit_log("no memory to tell the children what follows their leases");
+        unit_log("out of memory: children are not told what follows their leases");
 }
 
 uint64_t children_sum(const struct children *c)
@@ -146,7 +146,7 @@ int children_new(const struct unit_config *config, struct mqtt *broker, struct c
         c->config = config;
     if (!c || lending_new(&options, &c->lending) < 0 || set(c, config->cap_uw, config->kind) < 0) {
         children_free(c);
-        return error_set(err, -ENOMEM, "no memory for the children");
+        return error_set(err, -ENOMEM, "out of memory: children get no leases");
     }
     c->broker = broker;
     r = mqtt_subscribe(broker, "tide/1/+/up/ask", 1);

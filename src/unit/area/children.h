@@ -30,7 +30,7 @@ void children_tick(struct children *c);                              /* once a s
  */
 void children_cap(struct children *c, uint64_t cap_uw, uint32_t kind);
 
-/* Whose jobs have fewer cores because of a cap. Borrowed. */
+/* Users whose jobs have fewer cores because of a cap. Borrowed. */
 const struct payload_shrunk *children_shrunk(const struct children *c);
 
 uint64_t children_sum(const struct children *c); /* what all may draw by their leases now */

@@ -105,7 +105,7 @@ int metrics_new(sd_event *event, const struct unit_config *config, metrics_ask a
     int r;
 
     if (!m)
-        return error_set(err, -ENOMEM, "no memory for metrics");
+        return error_set(err, -ENOMEM, "out of memory: no metrics");
     snprintf(address, sizeof(address), "127.0.0.1:%u", config->metrics_port);
     r = httpd_new(event, &options, &m->server, err);
     if (r < 0) {

@@ -69,7 +69,7 @@ int orders_open(const char *state_dir, struct orders **ret, struct error *err)
     int r;
 
     if (!o)
-        return error_set(err, -ENOMEM, "no memory for commands");
+        return error_set(err, -ENOMEM, "out of memory: commands cannot be remembered");
     snprintf(o->path, sizeof(o->path), "%s/commands", state_dir);
     r = wholefile_read(o->path, ORDER_LINE_MAX * ORDERS_MAX, &text, &len, &status);
     if (r == 0)

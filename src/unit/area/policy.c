@@ -111,7 +111,7 @@ int policy_take(struct policy *p, const void *bytes, size_t len, struct error *e
     copy = malloc(len);
     if (!copy) {
         bundle_free(b);
-        return error_set(err, -ENOMEM, "no memory for a policy");
+        return error_set(err, -ENOMEM, "out of memory: the policy is not taken");
     }
     memcpy(copy, bytes, len);
     free(p->sealed);
@@ -151,8 +151,9 @@ static struct budget today(const struct policy *p, const struct rule_view *v, ui
                            .end_utc_s = p->spend.end_s};
 }
 
-/* What a budget that others share leaves this unit while nobody lends: what the last lease of this
- * day came to (all units' leases together came to what was left), or the part that the policy says.
+/*
+ * This unit's part of a shared budget while nobody lends: what its last lease of the day came to
+ * (all units' leases together came to what was left), or the part in the policy.
  */
 static uint64_t part_alone(const struct policy *p, const struct rule_view *v,
                            const struct power_rule *r)
@@ -342,7 +343,7 @@ static void load(struct policy *p)
         return;
     }
     put(p, b);
-    unit_log("policy %" PRIu64 " is in force, from the disk", b->number);
+    unit_log("policy %" PRIu64 ", read from the disk, is in force", b->number);
 }
 
 int policy_new(const struct unit_config *config, struct policy **ret, struct error *err)
@@ -351,7 +352,7 @@ int policy_new(const struct unit_config *config, struct policy **ret, struct err
     int r;
 
     if (!p)
-        return error_set(err, -ENOMEM, "no memory for a policy");
+        return error_set(err, -ENOMEM, "out of memory: policies cannot be followed");
     p->config = config;
     snprintf(p->path, sizeof(p->path), "%s/policy.sealed", config->state_dir);
     r = read_key(p, err);

@@ -432,7 +432,7 @@ int site_new(sd_event *event, const struct unit_config *config, struct mqtt *bro
     if (!s || !(s->relay = calloc(config->switches + 1, sizeof(*s->relay))) ||
         !(s->sensor = calloc(config->sensors + 1, sizeof(*s->sensor)))) {
         site_free(s);
-        return error_set(err, -ENOMEM, "no memory for switches");
+        return error_set(err, -ENOMEM, "out of memory: no switches");
     }
     s->hooks = *hooks;
     r = orders_open(config->state_dir, &s->orders, err);

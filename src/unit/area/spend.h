@@ -17,8 +17,8 @@ struct spend {
     char path[CONFIG_PATH_MAX + 16];
     int64_t day_s, end_s; /* the day's beginning and end; 0: none yet */
     uint64_t used_uj;     /* measured since the day began */
-    uint64_t unseen_uj;   /* counted instead of what nobody measured */
-    uint64_t gap_uj;      /* the same, of the time since a meter fell silent */
+    uint64_t unseen_uj;   /* assumed for times without a measurement: all that the area may draw */
+    uint64_t gap_uj;      /* the same, since the present silence of a meter began */
     uint64_t lent_uj;     /* what the day comes to by today's last lease; 0: there was none */
     uint64_t total_uj;    /* of the area's meters, when used_uj was right */
     uint64_t seen_ns, stored_ns;

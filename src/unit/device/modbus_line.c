@@ -253,7 +253,7 @@ static void connect_line(struct modbus_line *l)
     }
     if (sd_event_add_io(l->event, &l->io, l->fd, l->state == LINE_CONNECTING ? EPOLLOUT : EPOLLIN,
                         on_io, l) < 0) {
-        hang_up(l, "no memory");
+        hang_up(l, "out of memory");
         return;
     }
     if (l->state == LINE_CONNECTING)

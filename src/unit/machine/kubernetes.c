@@ -251,7 +251,7 @@ int kubernetes_new(sd_event *event, const struct kubernetes_config *config, stru
     int r;
 
     if (!k)
-        return error_set(err, -ENOMEM, "no memory for [kubernetes]");
+        return error_set(err, -ENOMEM, "out of memory: nothing is reported to [kubernetes]");
     k->config = config;
     k->told.mcpu = KUBERNETES_UNTOLD;
     r = resolve(k, err);

@@ -374,7 +374,7 @@ int machine_new(sd_event *event, const struct unit_config *config, struct outbox
     int r;
 
     if (!m)
-        return error_set(err, -ENOMEM, "no memory for the link to tided");
+        return error_set(err, -ENOMEM, "out of memory: no connection to tided");
     m->config = config;
     m->outbox = outbox;
     m->send = send;
@@ -392,12 +392,12 @@ int machine_new(sd_event *event, const struct unit_config *config, struct outbox
     }
     if (config->tells_users && users_new(outbox, &m->users) < 0) {
         machine_free(m);
-        return error_set(err, -ENOMEM, "no memory for users");
+        return error_set(err, -ENOMEM, "out of memory: users' energy cannot be reported");
     }
     r = config->kubernetes.named ? kubernetes_new(event, &config->kubernetes, &m->kubernetes, err)
                                  : 0;
     if (r == 0 && tided_new(event, config->tided_socket, answered, m, &m->tided) < 0)
-        r = error_set(err, -ENOMEM, "no memory for the link to tided");
+        r = error_set(err, -ENOMEM, "out of memory: no connection to tided");
     if (r < 0) {
         machine_free(m);
         return r;

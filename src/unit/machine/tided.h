@@ -27,5 +27,6 @@ struct tided;
 int tided_new(sd_event *event, const char *socket, tided_news news, void *arg, struct tided **ret);
 struct tided *tided_free(struct tided *t); /* waits for the answer to a request that is under way */
 
-/* @body: of TIDED_LEASE and TIDED_READING, taken over (malloc); else NULL. */
+/* Queues a request. @body is freed here (malloc); TIDED_LEASE and TIDED_READING have one, for the
+ * others it is NULL. */
 void tided_ask(struct tided *t, enum tided_kind kind, char *body);

@@ -69,7 +69,7 @@ static void omp_loaded(const void *code)
         begin();
 }
 
-/* What the program is linked with may be initialized before us. */
+/* Libraries of the program may be initialized before the agent. */
 __attribute__((constructor)) static void begin_if_linked(void)
 {
     if (agent_config.enabled && agent_config.openmp && !atomic_load(&openmp.present) &&

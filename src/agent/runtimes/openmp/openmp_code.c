@@ -77,7 +77,8 @@ static unsigned move_length(const unsigned char *at)
 
 enum mention { MENTION_NONE, MENTION_CALL, MENTION_TABLE, MENTION_OTHER, MENTION_MAX };
 
-/* What the four bytes at @at, taken for the distance of an instruction that ends with them, say. */
+/* How an instruction that ends with the four bytes at @at mentions @callee, if they are its
+ * distance. */
 static enum mention mention_at(const struct callee *callee, const unsigned char *at)
 {
     uintptr_t address = (uintptr_t)at + 4 + relative(at);

@@ -36,7 +36,7 @@ static _Atomic bool present; /* PyTorch has been loaded */
 
 static const char *const runtimes[] = {"libgomp", "libomp", "libiomp5"};
 
-/* What is known of PyTorch's objects, since they were found. */
+/* Facts about PyTorch's objects since they were found. */
 static struct {
     char folder[sizeof(pytorch_path)];
     char needed[64], soname[64]; /* names of the runtime of OpenMP that it shares with who else */

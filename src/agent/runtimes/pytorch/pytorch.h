@@ -9,7 +9,7 @@
 
 #include "agent/process/safe_number.h"
 
-/* What PyTorch's slots held; written before the stubs are put there. */
+/* PyTorch's own functions, read from the slots before the stubs are put there. */
 struct pytorch_real {
     int (*get_number)(void); /* at::get_num_threads: the calling thread's number */
     void (*set_number)(int); /* at::set_num_threads: that number, and the first of new threads */
@@ -28,7 +28,7 @@ extern char pytorch_path[512]; /* of libtorch_cpu */
 /* On Python's main thread, between two bytecodes. */
 bool pytorch_at_safe_point(void);
 
-/* What the slots of libtorch_python and libtorch_cpu get. */
+/* The stubs in the slots of libtorch_python and libtorch_cpu. */
 int pytorch_get_number(void);
 void pytorch_set_number(int n);
 void pytorch_init(void);

@@ -102,7 +102,8 @@ static bool take_number(void)
     /* A new library may build on the number that it has asked for. */
     if (want != own && !safe_number_all_seen(&pytorch))
         return false;
-    atomic_store(&touched, true); /* first: new threads are to take theirs from us */
+    /* First: the next call also changes new threads' number, which pytorch_init() then corrects. */
+    atomic_store(&touched, true);
     pytorch_real.set_number((int)want);
     atomic_store(&pytorch.ours, want);
     return true;

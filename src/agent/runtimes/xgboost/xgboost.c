@@ -4,9 +4,8 @@
  * threads, so the number may change between two calls: on the main thread, at a safe point of
  * Python with no frame of XGBoost on the stack. docs/design/54-xgboost.md says why.
  *
- *   libxgboost is loaded -> control thread: look() finds its copy of libgomp, and who else uses
- * that
- *   -> target -> safe point: omp_set_num_threads() of this copy, as threadpoolctl calls it
+ *   libxgboost is loaded -> control thread, look(): its copy of libgomp, and who else uses it
+ *   target -> safe point: omp_set_num_threads() of this copy, as threadpoolctl does
  */
 #include "agent/agent.h"
 #include "agent/compat.h"
@@ -33,7 +32,7 @@ static struct safe_number xgboost = {
     .shares = shares,
 };
 
-/* What is known of its objects, since they were found. */
+/* Facts about XGBoost's objects since they were found. */
 static struct {
     char path[512];          /* of the libgomp that it uses */
     char needed[64];         /* the name under which it needs that */
