@@ -14,7 +14,7 @@
  * Each row names the place that reads the variable, and the version with which
  * tests/component/test_startup.py or tests/runtimes/test_startup_wheels.py saw its effect.
  *
- * What has no row, and why:
+ * Runtimes without a row, and why:
  *   MKL, BLIS, NumExpr, OpenBLAS: take OMP_NUM_THREADS when their own variable is missing. joblib
  *     gives each of its workers OMP_, MKL_, OPENBLAS_ … _NUM_THREADS of cores / workers, but not
  *     those that are there already. So each variable less is a worker that is not oversubscribed.

@@ -47,7 +47,7 @@ struct startup {
 };
 
 /*
- * What a job asks for, 0 for each that it does not. Exactly @threads come first. Of the others a
+ * The sizes for a job; 0 for each that it does not ask for. Exactly @threads come first. Any other
  * size at or above @cores is the runtime's to choose, because it may know better (physical cores,
  * quotas). @cores are those of the one who starts the program, which may get fewer (mpirun).
  */
@@ -85,8 +85,8 @@ bool startup_free(const struct startup_row *row, startup_lookup *lookup, const v
 
 /*
  * Calls @set for each variable of this start and for the mark, after it has asked @lookup for all.
- * What it sets @s->set tells. @set returns 0, or 1 to leave a variable out, or -errno. Returns 0,
- * or the first error of @set, or -ENOMEM.
+ * @s->set tells which rows were set. @set returns 0, or 1 to leave a variable out, or -errno.
+ * Returns 0, or the first error of @set, or -ENOMEM.
  */
 int startup_apply(struct startup *s, startup_lookup *lookup,
                   int (*set)(void *arg, const char *name, const char *value), void *arg);

@@ -114,8 +114,8 @@ static void on_store(struct daemon *d)
 static const struct wake_handlers wake_handlers = {on_decide, on_store, store_save};
 
 /*
- * A look reads all processes of the machine: with many of them, it runs less often. What it found
- * of jobs' CPU time divides the machine's energy since the look before.
+ * A look reads all processes of the machine: with many of them, it runs less often. The jobs' CPU
+ * time that it found divides the machine's energy since the look before.
  */
 static bool look_at_usage(struct daemon *d, uint64_t now)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hub's power policy says for one unit, as the JSON of down/policy carries it below its seal
- * (sealed.h), and as the unit keeps it on its disk: the rules that touch the unit's area, the zones
- * and classes that they name, the tariff and the grid's carbon intensity. Writer and reader. Any
- * thread; used by src/hub (writes) and src/unit (reads). tests/energy/golden holds one.
+ * A bundle: one unit's part of a hub's power policy, as the JSON of down/policy carries it below
+ * its seal (sealed.h), and as the unit keeps it on its disk: the rules that touch the unit's area,
+ * the zones and classes that they name, the tariff and the grid's carbon intensity. Writer and
+ * reader. Any thread; used by src/hub (writes) and src/unit (reads). tests/energy/golden holds one.
  */
 #pragma once
 
@@ -40,8 +40,8 @@ struct bundle {
 bool bundle_concerns(const struct power_rule *rule, const char *area);
 
 /*
- * The text; of @b->set the rules that touch @b->area. The caller frees it. NULL: no memory, or a
- * text in it is no UTF-8.
+ * The text; it holds those rules of @b->set that touch @b->area. The caller frees it. NULL: no
+ * memory, or a text in it is no UTF-8.
  */
 char *bundle_text(const struct bundle *b);
 

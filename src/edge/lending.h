@@ -64,17 +64,17 @@ void lending_send(struct lending *l); /* goes on after -EAGAIN */
 bool lending_told(const struct lending *l, const char *child, uint64_t *ret_uw, bool *ret_kept);
 
 /*
- * What a child draws that nobody hears of: by its newest lease, and when that has ended, a
+ * The draw to assume of a child that is not heard: its newest lease, and when that has ended, a
  * breaker's floor. A child of another kind goes on by the lease that has ended. Returns false: it
  * never had one.
  */
 bool lending_unheard(const struct lending *l, const char *child, uint64_t *ret_uw);
 
-/* As which the child counts in the sums (lease_counts()); 0: it is no child. */
+/* The watts that count for the child in the sums (lease_counts()); 0: it is no child. */
 uint64_t lending_counts(const struct lending *l, const char *child);
 
-/* Of all children together: what they may draw now, their floors, and their demand (no points: none
- * has sent one). */
+/* Sums of all children: the watts that they may draw now, their floors, and their demand (no
+ * points: none has sent one). */
 uint64_t lending_sum(const struct lending *l);
 uint64_t lending_floor(const struct lending *l);
 const struct demand *lending_demand(const struct lending *l);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One connection to an MQTT 5 broker on the event loop: connects, authenticates by certificates,
- * renews its subscriptions, and connects again after a loss, in 1 to 60 seconds. What is published
- * without a connection is refused: the outbox and the senders of leases repeat what matters.
+ * renews its subscriptions, and connects again after a loss, in 1 to 60 seconds. Without a
+ * connection publishing is refused: the outbox and the senders of leases repeat what matters.
  *
  * libmosquitto is driven by its socket, never by its own loop (select, 1,024 descriptors). Its
  * look-up of a host's name blocks: mqtt_new() bounds it to a second by RES_OPTIONS. The event

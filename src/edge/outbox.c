@@ -118,7 +118,7 @@ static int reserve(struct outbox *o)
 
 /*
  * Totals that come near their end begin anew under another boot, as those of a new file do, when
- * all records have their receipt. What meters counted stays: they go on where they were.
+ * all records have their receipt. The meters' own counts stay: they go on where they were.
  */
 static int begin_anew(struct outbox *o, uint64_t boot)
 {

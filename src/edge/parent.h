@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An area as a child: asks its parent (a hub, or an outer unit) for a lease, and acknowledges
- * one when its own children's leases fit into it. What counts without a lease is on the disk, so
- * that a restart obeys what the parent counts on. The event loop's thread; used by
+ * one when its own children's leases fit into it. Floor and kind for the time without a lease are
+ * on the disk, so that a restart obeys what the parent counts on. The event loop's thread; used by
  * tide-power and, for a hub that is an area of another, tide-hub.
  */
 #pragma once
@@ -28,7 +28,7 @@ struct parent *parent_free(struct parent *p);
 
 void parent_got(struct parent *p, const struct mqtt_message *m); /* down/lease */
 
-/* What the area may draw by its lease. Returns false: the parent does not cap it. */
+/* The watts that the area may draw by its lease. Returns false: the parent does not cap it. */
 bool parent_cap(const struct parent *p, uint64_t *ret_uw, uint32_t *ret_kind);
 
 /* Once a second, after the cap was passed on. @sum_uw: what the children's leases allow now. */

@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "edge/topic.h"
 
-/* What the signature covers. Returns NULL without memory. */
+/* The bytes that the signature covers. Returns NULL without memory. */
 static char *covered(const char *context, const char *name, const char *text, size_t len,
                      size_t *ret_len)
 {

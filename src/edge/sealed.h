@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hub says to one unit so that no broker between them can change it: 64 bytes of an Ed25519
- * signature, then the text. The signature covers a context, a NUL, the unit's name, a NUL and the
- * text, so a command for one unit is none for another, and a policy is no command. It says nothing
- * of time: a policy carries a number that only grows, a command an end and an id. Any thread, no
- * state. Used by src/hub (seals) and src/unit (opens).
+ * A hub's messages to one unit, sealed so that no broker between them can change them: 64 bytes of
+ * an Ed25519 signature, then the text. The signature covers a context, a NUL, the unit's name, a
+ * NUL and the text, so a command for one unit is none for another, and a policy is no command. It
+ * says nothing of time: a policy carries a number that only grows, a command an end and an id. Any
+ * thread, no state. Used by src/hub (seals) and src/unit (opens).
  */
 #pragma once
 

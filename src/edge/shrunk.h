@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose jobs have fewer cores because of a cap, on the way up (up/shrunk): tided's answer becomes a
- * message, a parent sums up its children's, and the same is told again only while it holds. Any
- * thread; used by src/unit, and by a hub that is an area of another one.
+ * Reports of jobs that have fewer cores because of a cap, on the way up (up/shrunk): tided's answer
+ * becomes a message, a parent sums up its children's, and the same is sent again only while it
+ * holds. Any thread; used by src/unit, and by a hub that is an area of another one.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
  */
 int shrunk_read(const char *body, const char *node, bool users, struct payload_shrunk *ret);
 
-/* What all children told. */
+/* The newest reports of all children. */
 struct shrunk_sum {
     struct payload_shrunk all;
     uint64_t heard_ns[PAYLOAD_NODES_MAX]; /* of each node */
@@ -38,7 +38,7 @@ void shrunk_add(struct payload_shrunk_node *sum, const struct payload_shrunk *to
 /* Drops children that have told nothing for PAYLOAD_SHRUNK_OLD_S. */
 void shrunk_age(struct shrunk_sum *s, uint64_t now_ns);
 
-/* What the parent was told last; zeros: nothing. */
+/* The last report to the parent; zeros: none yet. */
 struct shrunk_told {
     uint64_t hash, told_ns;
 };

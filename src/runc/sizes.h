@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The variables of base/startup.h in a container's config.json and process.json. What the container
- * asks for stands in its annotations (io.threadtide.request, .min and .max; engines hand no labels
+ * The variables of base/startup.h in a container's config.json and process.json. The container's
+ * requests stand in its annotations (io.threadtide.request, .min and .max; engines hand no labels
  * on), its variable TIDE_MAX and its limits (linux.resources.cpu). A value that cannot be read
  * counts as missing. Pure; called by spec.c.
  */
@@ -10,7 +10,7 @@
 #include "base/jsontext.h"
 #include "base/startup.h"
 
-/* What @config asks for, and what @env (process.env) says to it; @cores: the machine's. */
+/* The sizes by @config's requests and by @env (process.env); @cores: the machine's. */
 struct startup sizes_read(const struct jsontext *json, struct json_span config,
                           struct json_span env, unsigned cores);
 

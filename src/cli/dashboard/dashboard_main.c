@@ -39,7 +39,7 @@ static bool in_admin_group(void)
     return group && getegid() == group->gr_gid;
 }
 
-/* What the page shows of its user; it hides what tided would refuse, which decides. */
+/* The page's user. The page hides controls that tided, which decides, would refuse this user. */
 static void session_answer(struct httpd_request *r)
 {
     struct passwd *user = getpwuid(geteuid());

@@ -28,7 +28,7 @@ struct call {
     bool metrics;
 };
 
-/* What the page asks for. A prefix that ends in "/" stands for all below it. */
+/* Requests of the page. A prefix that ends in "/" stands for all below it. */
 static const struct {
     const char *method, *path;
 } allowed[] = {

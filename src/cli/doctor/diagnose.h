@@ -115,7 +115,7 @@ enum malleability { /* of a runtime's threads, in the glossary's words */
                     MALLEABILITY_MAX
 };
 
-/* What can be done about a runtime's threads, and *ret_why: a clause that says why not more. */
+/* How far a runtime's threads can be changed, and *ret_why: a clause that says why not further. */
 enum malleability diagnose_runtime(enum proc_runtime runtime, const char **ret_why);
 const char *malleability_name(enum malleability m); /* "malleable", … */
 

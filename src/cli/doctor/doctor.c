@@ -227,7 +227,7 @@ static void check_daemon(struct checks *checks, const char *dir)
     }
 }
 
-/* What tells the machine's watts. Without a daemon there is nothing to say. */
+/* Sources of the machine's watts. Without a daemon there is nothing to say. */
 static void check_power(struct checks *checks)
 {
     _cleanup_answer_ struct api_answer answer = {0};

@@ -190,7 +190,7 @@ static int resize_signal(int root, pid_t pid)
     return offset > 0 && SIGRTMIN + offset <= SIGRTMAX ? SIGRTMIN + offset : 0;
 }
 
-/* What another user chose gives no orders to a terminal, and is UTF-8 for --json. */
+/* Texts that another user chose: they give no orders to a terminal, and are UTF-8 for --json. */
 static void show_texts(struct observation *seen)
 {
     char command[DIAGNOSE_COMMAND_MAX];

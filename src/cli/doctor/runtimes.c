@@ -18,8 +18,7 @@ int runtimes_read(int root, pid_t pid, struct proc_runtimes *ret)
     return r;
 }
 
-/* What the agent has reported on this runtime of the process, or NULL: one backend has all OpenMP.
- */
+/* The agent's report on this runtime of the process, or NULL: one backend has all OpenMP. */
 static const json_t *reported(const json_t *backends, pid_t pid, enum proc_runtime runtime)
 {
     bool openmp = runtime == PROC_RUNTIME_GOMP || runtime == PROC_RUNTIME_LLVM_OMP;

@@ -27,7 +27,7 @@ static struct startup asked(const struct launch *l)
     return s;
 }
 
-/* What the user himself has set; @arg: what an earlier start set. */
+/* The value that the user has set; @arg: the variables of an earlier start, which are not his. */
 static const char *lookup_own(const void *arg, const char *name)
 {
     return startup_own_of(name, arg, lookup(NULL, name));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a machine did in a day as one web page: no script and nothing from elsewhere, so that it can
- * be sent by mail; light or dark as the reader's screen. Pure but for the stream, which holds
+ * The day of a machine as one web page: no script and nothing from elsewhere, so that it can be
+ * sent by mail; light or dark as the reader's screen. Pure but for the stream, which holds
  * failures to write; used by `tide report`.
  */
 #pragma once

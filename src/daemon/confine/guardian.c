@@ -153,7 +153,7 @@ static bool knob_good(const struct knob *k)
     return digits > 0 && strcmp(k->original + digits, "\n") == 0;
 }
 
-/* What cannot be written stays noted: the next daemon tries again. */
+/* A limit that cannot be restored stays noted: the next daemon tries again. */
 static void restore_knobs(struct table *table)
 {
     for (struct knob *k = table->knob; k < table->knob + GUARDIAN_KNOBS_MAX; k++) {

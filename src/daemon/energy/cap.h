@@ -66,7 +66,7 @@ int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct
 /* Fills in idle, core and cap of the machine; nothing without a cap. */
 void cap_domain(const struct daemon *d, struct policy_domain *root);
 
-/* What it leaves to jobs, for their reasons: "power cap 120 W (set by hand): 5 cores"; or "". */
+/* The cap and its effect, for jobs' reasons: "power cap 120 W (set by hand): 5 cores"; or "". */
 void cap_text(const struct daemon *d, char ret[CAP_TEXT_MAX]);
 
 /* Whether it is kept; otherwise @why says what is the matter. */

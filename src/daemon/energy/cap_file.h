@@ -18,8 +18,8 @@ int cap_file_save(const struct daemon *d, const struct caps *caps);
 void cap_file_load(const struct daemon *d, struct caps *ret);
 
 /*
- * What readings of the configured sources taught. Best effort: a daemon without the file learns
- * anew.
+ * The fit that readings of the configured sources taught. Best effort: a daemon without the file
+ * learns anew.
  */
 void cap_fit_save(const struct daemon *d, const struct stand_in *learnt);
 void cap_fit_load(const struct daemon *d, struct stand_in *ret);

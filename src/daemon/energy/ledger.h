@@ -3,8 +3,9 @@
  * Accounts of energy: of the machine, of its parts, and of each job. All are sums of divisions
  * (power/measure/attribution.h), so that the parts are the machine at any time.
  *
- * A job's watts tell what its program does. What anybody is shown of a job changes at the end of
- * a window of LEDGER_WINDOW_NS alone, together with its energy, from which watts could be told.
+ * A job's watts tell what its program does. So the figures that anybody is shown of a job change at
+ * the end of a window of LEDGER_WINDOW_NS alone, together with its energy, from which watts could
+ * be told.
  *
  * Daemon's event loop only; written by meter.c, read by the views and the record.
  */
@@ -27,8 +28,8 @@ struct ledger {
 };
 
 /*
- * Adds the division of @machine: its jobs are all of @d's, in the order of the table. Of @gap_ns of
- * the interval nothing is known. A job whose part is unknown has a gap of the whole interval.
+ * Adds the division of @machine: its jobs are all of @d's, in the order of the table. Nothing is
+ * known of @gap_ns of the interval. A job whose part is unknown has a gap of the whole interval.
  */
 void ledger_add(struct daemon *d, struct ledger *l, const struct energy_range *machine,
                 const struct attribution *division, uint64_t interval_ns, uint64_t gap_ns);

@@ -170,7 +170,7 @@ static uint64_t tally_end(struct tally *t, uint64_t interval_ns)
     return uw < POWER_UW_MAX ? uw : 0;
 }
 
-/* What the packages have used since the last division; a limit of theirs reaches no more. */
+/* Adds up the packages' energy since the last division; a limit of theirs reaches no more. */
 static void read_packages(struct meter *m)
 {
     uint32_t part[SENSORS_MAX];
@@ -364,8 +364,8 @@ static bool sees_machine(const struct meter *m)
 
 /*
  * Learns from the interval, or makes it up: by what readings taught, else by the curve. Packages
- * are a bound of the machine where nothing better ever told it. What a counter jumps by after it
- * stood is of more time than this: no reading, and where something stands in, that has told it.
+ * are a bound of the machine where nothing better ever told it. A counter that jumps after it stood
+ * counts more time than this interval: that is no reading, and a stand-in has counted the energy.
  */
 static void make_up(struct meter *m, uint64_t parts_uw, uint64_t interval_ns)
 {

@@ -82,8 +82,8 @@ const struct ledger *meter_ledger(const struct meter *m); /* borrowed */
 size_t meter_sources(const struct meter *m, struct meter_source *ret, size_t max);
 
 /*
- * What a caller is told. Where one other user's job runs, the machine's watts are that job's:
- * so @live only for those who may have every job's, and the state at the end of the last
+ * The figures that a caller may see. Where one other user's job runs, the machine's watts are that
+ * job's: so @live only for those who may have every job's, and the state at the end of the last
  * LEDGER_WINDOW_NS for everybody else.
  */
 struct meter_told {
@@ -101,7 +101,8 @@ void meter_tell(const struct meter *m, bool live, struct meter_told *ret);
  */
 void meter_model(struct meter *m, const struct watts *w);
 
-/* What readings taught. Borrowed; whoever stores it may fill it in before the first tick. */
+/* The model that readings taught. Borrowed; whoever stores it may fill it in before the first
+ * tick. */
 struct stand_in *meter_stand_in(struct meter *m);
 
 /* For the packages' power limits. Borrowed. */

@@ -134,7 +134,7 @@ static void begin(struct job *j)
     enter(j, JOB_RUNNING, now);
     j->admission.begun_ns = now;
     failpoint(FAILPOINT_JOB_BEGUN);
-    j->met_ns = now; /* its time of grace starts with the program */
+    j->met_ns = now; /* it is young from the program's start on */
     daemon_log("job %s (%s) leaves the queue and starts with %u cores", j->id, j->name,
                j->admission.cores);
     job_record(j, 0, j->admission.cores, j->wanted.reason);

@@ -3,8 +3,8 @@
  * agent.sock: accepts connections, checks and reads their messages, sends ours, and closes
  * connections that break the rules. A role gives messages their meaning: agent.c and control.c,
  * which the daemon's top level registers. No connection can make the loop wait: every call is
- * non-blocking. What does not fit into a socket is sent later from the state at that time (a
- * target), or stops the reading (answers to a controlling program). Daemon's event loop only.
+ * non-blocking. A message that does not fit into a socket is sent later from the state at that time
+ * (a target), or stops the reading (answers to a controlling program). Daemon's event loop only.
  */
 #pragma once
 

@@ -204,8 +204,8 @@ static uint32_t policy_pin_of(const struct job *j)
 
 /*
  * Whether a job counts with the cores that it is measured to use, as no agent reports: others must
- * not get the cores of its threads. What it asked for stays reserved. A submitted job also keeps
- * its first cores for the time of grace, since it may just be importing its runtime. Jobs with
+ * not get the cores of its threads. Its request stays reserved. A submitted job also keeps its
+ * first cores while it is young, since it may just be importing its runtime. Jobs with
  * fenced cores or a quota are not measured: the measurement would only find that limit.
  */
 static bool is_measured(const struct job *j, uint64_t now)

@@ -219,7 +219,7 @@ struct energy_history *energy_history_free(struct energy_history *h)
 
 /* ---- writing ---- */
 
-/* What is in @now and not in @written. The bounds of sums only grow. */
+/* The energy in @now that is not in @written. The bounds of sums only grow. */
 static struct energy_range since(const struct energy_range *now, const struct energy_range *written)
 {
     return (struct energy_range){.uj = sub_sat(now->uj, written->uj),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was used when: a SQLite file, energy.db, with a row for each quarter of an hour and job, and
- * for each quarter and part of the machine. It is for people, never the truth: the daemon goes on
- * without it when it cannot be written. Rows of the present quarter grow once a minute. Nothing
+ * The history of energy: a SQLite file, energy.db, with a row for each quarter of an hour and job,
+ * and for each quarter and part of the machine. It is for people, never the truth: the daemon goes
+ * on without it when it cannot be written. Rows of the present quarter grow once a minute. Nothing
  * waits for the disk. A damaged file is moved aside. Rows older than a year go, the oldest jobs'
  * also beyond ENERGY_ROWS_MAX.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may see the page: guards against other users of the machine, other sites and other servers
- * on it. Pure but for guest_uid(); event loop's thread; used by door.c.
+ * Admits the page's own user: guards against other users of the machine, other sites and other
+ * servers on it. Pure but for guest_uid(); event loop's thread; used by door.c.
  *
  * A cookie goes to each port of a host, and a link stands in the command line of a browser: both
  * can be seen by another user. So the kernel is asked whose socket is at the other end.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a kind of sensor provides, and the list that it adds to. Private to this room. */
+/* The interface of a kind of sensors, and the list that it adds to. Private to this room. */
 #pragma once
 
 #include "host/power/sensors.h"

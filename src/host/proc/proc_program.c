@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an executable tells of itself: runtimes that it contains instead of loading them. Any user
- * can make the file, so every offset and size in it is checked, and at most SEARCH_MAX bytes of
- * its sections are read.
+ * Finds runtimes that an executable contains instead of loading them. Any user can make the file,
+ * so every offset and size in it is checked, and at most SEARCH_MAX bytes of its sections are read.
  */
 #include "host/proc/proc.h"
 

@@ -54,7 +54,7 @@ static int read_number(const char *text, uint64_t *ret_whole, uint64_t *ret_part
     return 0;
 }
 
-/* What a fraction leaves over of the smallest unit is refused: nobody means a tenth of a uW. */
+/* Refuses an amount that is no multiple of the smallest unit: nobody means a tenth of a uW. */
 static int scaled(uint64_t whole, uint64_t part, uint64_t scale, uint64_t factor, uint64_t max,
                   uint64_t *ret)
 {

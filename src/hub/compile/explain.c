@@ -27,7 +27,7 @@ static void effect_budget(const struct power_rule *r, char *to, size_t size)
              r->alone ? " each, above its floor)" : "");
 }
 
-/* What it says, without area and condition. */
+/* Writes the effect of a rule, without area and condition. */
 static void effect(const struct power_policy *p, const struct power_rule *r, char *to, size_t size)
 {
     char amount[AMOUNT_TEXT_MAX];

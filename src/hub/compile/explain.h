@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a compiled policy says, as text: each rule, what is in force for an area at a time and
- * which line says so, and what differs between two policies. Any thread. Used by cmd_policy.c
+ * A compiled policy as text: each rule, the rules in force for an area at a time and their lines,
+ * and the differences between two policies. Any thread. Used by cmd_policy.c
  * and src/hub/serve.
  */
 #pragma once
@@ -20,9 +20,9 @@ void explain_rule(const struct power_policy *p, uint32_t rule, char ret[RULE_TEX
 const char *explain_kind(uint32_t kind);
 
 /*
- * What is in force, line by line: @what is "cap", "floor", "budget", "scale",
- * "off", "unknown", "price", or "note" for a remark about the line before; @line that of the policy
- * which says so, 0 for none. Returns when a window opens or closes next (INT64_MAX: none does).
+ * Calls @each for each thing in force: @what is "cap", "floor", "budget", "scale", "off",
+ * "unknown", "price", or "note" for a remark about the one before; @line that of the policy which
+ * says so, 0 for none. Returns when a window opens or closes next (INT64_MAX: none does).
  */
 typedef void explain_line(void *arg, const char *what, uint32_t line, const char *text);
 int64_t explain_lines(const struct power_policy *p, const char *area, const struct rule_now *now,

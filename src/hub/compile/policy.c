@@ -24,7 +24,7 @@ struct compiler {
     struct error *err;
 };
 
-/* What an item of `rules` says; indices of nodes, YAML_NONE where it does not say it. */
+/* An item of `rules`: indices of its nodes, YAML_NONE for a key that is missing. */
 struct item {
     uint32_t node, area, room, cap, floor, kind, budget, shape, scale, when, off;
 };
@@ -447,7 +447,7 @@ static int take_when(struct compiler *c, uint32_t node, struct power_rule *base)
     return placed(c, node, when_parse(text_of(c, node), &with, base, &err), &err);
 }
 
-/* What only makes sense beside something else. */
+/* Refuses a key that makes sense only beside another one which is missing. */
 static int check_item(struct compiler *c, const struct item *i, const struct power_rule *base)
 {
     if (i->kind != YAML_NONE && i->cap == YAML_NONE)

@@ -35,7 +35,7 @@ __attribute__((format(printf, 3, 4))) static int wrong(struct reading *r, const 
     return error_set(r->err, -EINVAL, "%zu:%zu: %s", mark->line + 1, mark->column + 1, text);
 }
 
-/* What libyaml accepts at some places, and what is no text at all. */
+/* Refuses tabs, which libyaml accepts at some places, and NUL bytes. */
 static int look_at_bytes(const char *text, size_t len, struct error *err)
 {
     size_t line = 1, column = 1;

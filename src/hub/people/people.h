@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may use the hub: users with a role and a password, the sessions of their browsers, tokens of
- * their scripts. It is an SQLite file of its own (people.db), so that the energy may lie in another
- * kind of store, is backed up or erased without it, and commands work beside a running hub: every
- * answer is read from the file, so a change counts at once. Of passwords, sessions and tokens only
- * hashes are stored. Event loop's thread. Used by src/hub/serve and cmd_user.c.
+ * The hub's users, with a role and a password, the sessions of their browsers, and the tokens of
+ * their scripts. They lie in an SQLite file of their own (people.db), so that the energy may lie in
+ * another kind of store, is backed up or erased without it, and commands work beside a running hub:
+ * every answer is read from the file, so a change counts at once. Only hashes are stored of
+ * passwords, sessions and tokens. Event loop's thread. Used by src/hub/serve and cmd_user.c.
  */
 #pragma once
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "hub/people/people.h"
 
-/* Who: the user who runs the command; root's is a person's who has used sudo. */
+/* The row names the user who runs the command; for root under sudo, the person who used sudo. */
 void terminal_audit(struct people *p, const char *what, const char *target,
                     const struct error *failed);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What energy costs by the tariff of the policy in force. A stretch of time is charged its mean
+ * The cost of energy by the tariff of the policy in force. A stretch of time is charged its mean
  * price, in quarters of an hour: within it nobody knows when the energy was used. Any thread;
  * private to this room.
  */

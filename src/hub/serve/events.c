@@ -40,7 +40,7 @@ static bool same_power(const struct power_range *a, const struct power_range *b)
            a->high_uw == b->high_uw;
 }
 
-/* What was told of each of these areas: nothing of an area that stood elsewhere. */
+/* Makes e->told a list of these areas; one that stands where it did keeps the power told last. */
 static bool make_told(struct events *e, const struct shown_areas *now)
 {
     struct told *told = calloc(now->count ? now->count : 1, sizeof(*told));
@@ -205,7 +205,7 @@ static void tell_event(struct events *e, const struct unit *u, const struct payl
                            *u->area ? json_string(u->area) : json_null(), "text", event->text));
 }
 
-/* What came of an order that somebody gave, or a rule: the log says who, and what came of it. */
+/* Tells of a command, by a person or a rule; its outcome goes into the audit log. */
 void events_ordered(struct events *e, const struct tree_order *order)
 {
     const struct unit *u = units_find(tree_units(e->hub->tree), order->unit);

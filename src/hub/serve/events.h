@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * News of the tree that go to the streams of events. Of a unit's state and of an area's power only
- * the newest counts: they are told at intervals, at most EVENTS_STATES and EVENTS_POWERS a second,
- * so that a flood of them fills no stream. The rest goes at once. Event loop's thread; private to
- * this room, used by web.c and by handlers that change something.
+ * News of the tree for the streams of events. A unit's state and an area's power are told at
+ * intervals, only the newest, at most EVENTS_STATES and EVENTS_POWERS a second, so that a flood of
+ * them fills no stream. All other news go at once. Event loop's thread; private to this room, used
+ * by web.c and by handlers that change something.
  */
 #pragma once
 

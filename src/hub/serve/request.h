@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a request says that anybody may have written: its path, its cookies, its body. Pure but for
+ * Reads a request that anybody may have written: its path, its cookies, its body. Pure but for
  * memory; any thread; private to this room, and for its fuzzer.
  */
 #pragma once

@@ -59,7 +59,7 @@ static void tell_address(struct call *c, const unsigned char address[16])
 
     inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? address + 12 : address, c->from, sizeof(c->from));
     c->local = v4 ? address[12] == 127 : memcmp(address, loopback, 16) == 0;
-    /* What a proxy on this machine passes on is anybody's. */
+    /* A proxy on this machine may pass on anybody's request. */
     c->local &= !httpd_header(c->http, "X-Forwarded-For") && !httpd_header(c->http, "Forwarded");
 }
 

@@ -145,7 +145,7 @@ static int result(struct postgres *p, PGresult **ret)
     return 0;
 }
 
-/* What a result of the queue's @i-th entry means. */
+/* Judges the result of the queue's @i-th entry. Returns 0 or -errno. */
 static int judge(struct postgres *p, int i, const PGresult *got)
 {
     int r = outcome(p, got);

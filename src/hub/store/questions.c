@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people and programs ask of the store. */
+/* Questions of people and programs to the store. */
 #include "hub/store/store_state.h"
 
 #include <errno.h>

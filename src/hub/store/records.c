@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What units send, and what is erased of it. */
+/* Stores the records that units send, and erases what an administrator names. */
 #include "hub/store/memory.h"
 #include "hub/store/store_state.h"
 
@@ -152,7 +152,7 @@ static int set_point(struct store *s, const struct known *old, const struct outb
                                     (int64_t)r->from_ms, (int64_t)old->boot, (int64_t)old->seq}});
 }
 
-/* Time that no record covers, because nobody lived who measured, is a gap of the next one. */
+/* Time that no record covers, because nothing ran that measured, is a gap of the next one. */
 static int store_since(struct store *s, const struct known *k, const struct outbox_record *r,
                        const struct energy_range *since)
 {
@@ -188,7 +188,7 @@ static bool is_new(const struct known *k, const struct outbox_record *r, struct 
     return true;
 }
 
-/* What was never sent is in the difference of the totals. */
+/* The energy of records that were never sent is in the difference of the totals. */
 static int put_one(struct store *s, const char *unit, const struct outbox_record *r,
                    struct store_put *ret)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the hub remembers of energy: an SQLite file, or a database of PostgreSQL. Units send
- * cumulative records, again and again until they have a receipt; the store turns them into the
- * energy of stretches of time. Each microjoule of a point stands in exactly one row: in one of the
- * steps of 1 s, 1 min or 15 min into which old rows are summed up. So what a point's rows add up to
- * is its newest total, whatever was sent twice, late or never. Beside these rows stand the sums of
- * each point and day, so that a question about years is answered at once. Event loop's thread.
+ * The hub's store of energy: an SQLite file, or a database of PostgreSQL. Units send cumulative
+ * records, again and again until they have a receipt; the store turns them into the energy of
+ * stretches of time. Each microjoule of a point stands in exactly one row: in one of the steps of
+ * 1 s, 1 min or 15 min into which old rows are summed up. So a point's rows add up to its newest
+ * total, whatever was sent twice, late or never. Beside these rows stand the sums of each point and
+ * day, so that a question about years is answered at once. Event loop's thread.
  *
  * A point "user:NAME" is personal: the energy of that user's jobs. It is stored in quarters of an
  * hour from the beginning, because seconds would tell when somebody works.
@@ -42,7 +42,7 @@ struct store_keep {
 int store_open(const char *where, struct store **ret, struct error *err);
 struct store *store_close(struct store *s); /* takes NULL, returns NULL */
 
-/* What became of the records of one call. */
+/* Counts of records in one call, by what became of them. */
 struct store_put {
     uint32_t stored,
         known;        /* known: at or before the newest of that boot, so they change nothing */

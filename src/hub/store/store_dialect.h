@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What SQLite and PostgreSQL must be able to do for the store, and the SQL that both understand.
+ * The store's interface to SQLite and PostgreSQL, and the SQL that both understand.
  * Private to this room: store.c, sums.c and questions.c ask through struct db, sqlite.c and
  * postgres.c answer.
  */

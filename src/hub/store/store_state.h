@@ -21,7 +21,7 @@ struct known {
     struct energy_range total;
 };
 
-/* What the present transaction adds to a point's day. */
+/* The energy that the present transaction adds to a point's day. */
 struct day_sum {
     int64_t point, begin_ms, gap_ms;
     struct energy_range energy;

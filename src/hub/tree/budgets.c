@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What several units used today of a budget that they share (power/calendar/budget.h). The store
- * knows what units have told. For the time since a unit's last record, it counts as drawing what it
+ * Today's use of budgets that several units share (power/calendar/budget.h). The store has the
+ * energy that units have sent. For the time since its last record, a unit counts as drawing what it
  * was lent or told last: a unit that is late, or cut off, has its part of the budget kept. A record
- * that comes replaces that by what was so.
+ * that comes replaces this assumption by the measured energy.
  */
 #include "hub/tree/tree_state.h"
 
@@ -28,7 +28,7 @@ static bool take_total(void *arg, const struct store_total *total)
     return true;
 }
 
-/* Once: later on, what comes in says it. */
+/* Asked once: later on, incoming records tell it. */
 static bool take_end(void *arg, const struct store_point *p)
 {
     const struct tree *t = arg;
@@ -98,8 +98,8 @@ static int64_t silent_ms(const struct tree *t, const struct unit *u, int64_t now
 }
 
 /*
- * A unit that is late goes on borrowing: each time since the last look counts at its own rate. Of
- * one that is not late, the newest rate stands for all of the short time.
+ * A unit that is late goes on borrowing: each time since the last look counts at its own rate. For
+ * a unit that is not late, the newest rate stands for all of the short time.
  */
 static void look_at_unit(const struct tree *t, struct unit *u, int64_t now_ms)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Caps that several units share: areas of the policy with a cap or a budget and at least two units
- * in them become groups of the lending engine (edge/lending.h), their units borrow. What is left of
- * a budget is one more cap (budgets.c). What one unit has for its own area needs no lease: the unit
+ * in them become groups of the lending engine (edge/lending.h), their units borrow. The rest of a
+ * budget is one more cap (budgets.c). A cap or budget of one unit alone needs no lease: the unit
  * reads it in its policy.
  */
 #include "hub/tree/tree_state.h"
@@ -38,7 +38,7 @@ struct plan {
 #define CAPPED   1
 #define BUDGETED 2
 
-/* What is in force for an area. */
+/* The rules in force for an area; p->next_s becomes the earliest change of all areas. */
 static struct rule_view look(const struct tree *t, struct plan *p, const char *area,
                              const struct rule_now *now)
 {
@@ -112,7 +112,7 @@ static const struct unit *unit_of(const struct tree *t, uint32_t area)
     return entry && *entry->unit ? units_find(t->units, entry->unit) : NULL;
 }
 
-/* What the units in an area may always draw. */
+/* The watts that the units in an area may always draw. */
 static uint64_t floors_in(const struct tree *t, struct plan *p, uint32_t area,
                           const struct rule_now *now)
 {
@@ -126,7 +126,7 @@ static uint64_t floors_in(const struct tree *t, struct plan *p, uint32_t area,
 }
 
 /*
- * What units draw in an area that have no lease in force, beyond what they count as in the sums of
+ * The draw of an area's units that have no lease in force, beyond what they count as in the sums of
  * the leases: those that are cut off go on by their last ones. Others may have none of it.
  */
 static uint64_t unlent_in(const struct tree *t, uint32_t area)
@@ -150,7 +150,7 @@ static uint64_t unlent_in(const struct tree *t, uint32_t area)
     return sum;
 }
 
-/* What a budget leaves to be lent, at least the floor; not more than the cap. */
+/* The watts that a budget leaves to be lent: at least the floor, at most the cap. */
 static uint64_t lendable_uw(const struct tree *t, const struct bundle *prices, uint32_t area,
                             const struct rule_view *v, const struct rule_now *now, uint64_t cap_uw)
 {

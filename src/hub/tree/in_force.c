@@ -20,7 +20,7 @@
 #define HEAD_MAX 160
 #define FILE_MAX (YAML_BYTES_MAX + HEAD_MAX)
 
-/* What the first line of the file says. */
+/* The values in the first line of the file. */
 struct head {
     uint64_t number, edition, made_ms, hash;
 };

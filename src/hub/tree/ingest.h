@@ -21,7 +21,7 @@ struct ingest_options {
     struct store *store; /* borrowed */
     /* Publishes a receipt. Returns 0, or -errno: it waits for the next ingest_receipts(). */
     int (*receipt)(void *arg, const char *unit, const char *text);
-    /* What an administrator should know: a message that nobody can read, records that cannot be. */
+    /* Logs for an administrator a message that is not understood, or records that cannot be. */
     void (*say)(void *arg, const char *unit, const char *text);
     void *arg;
 };

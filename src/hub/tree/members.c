@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who is a unit: certificates, and that a revoked unit is gone at once. The broker denies it every
- * topic from its next reload on, and the hub takes none of its messages whatever the broker lets
- * through. mosquitto closes no connection for a new list of revoked certificates; but one client's
- * id has one connection, so the hub connects once in the unit's name, and the unit's own ends.
+ * Members of the tree: units with a certificate. A revoked unit is gone at once: the broker denies
+ * it every topic from its next reload on, and the hub takes none of its messages whatever the
+ * broker lets through. mosquitto closes no connection for a new list of revoked certificates; but
+ * one client's id has one connection, so the hub connects once in the unit's name, and the unit's
+ * own ends.
  */
 #include "hub/tree/tree_state.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all parts of the tree use: how they tell of something, and what conditions are compared
- * with. */
+/* Shared by all parts of the tree: logging, notice of changes, and the values that rules'
+ * conditions are compared with. */
 #include "hub/tree/tree_state.h"
 
 #include "base/wallclock.h"

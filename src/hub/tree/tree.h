@@ -55,16 +55,16 @@ struct tree_options {
      */
     const char *parent, *parent_name, *parent_files;
     /*
-     * Something changed, of a unit. @event: of TREE_EVENT, else NULL. It may not call tree_free().
+     * Something of a unit changed. @event: of TREE_EVENT, else NULL. It may not call tree_free().
      * May be NULL.
      */
     void (*changed)(void *arg, const struct unit *u, enum tree_what what,
                     const struct payload_event *event);
-    /* An order has its outcome; may be NULL. */
+    /* A command has its outcome; may be NULL. */
     void (*ordered)(void *arg, const struct tree_order *order);
     /* The policy in force is another one, or has another number; may be NULL. */
     void (*ruled)(void *arg, const struct in_force *policy);
-    /* What an administrator should know; @who a unit's name or NULL. */
+    /* Logs a text for an administrator; @who a unit's name or NULL. */
     void (*say)(void *arg, const char *who, const char *text);
     void *arg;
 };
@@ -87,8 +87,8 @@ bool tree_connected(const struct tree *t); /* to the broker */
 const struct in_force *tree_policy(const struct tree *t);
 
 /*
- * What the units of an area (its index in tree_policy()->areas) used today, as a budget counts it.
- * Returns false: not known, as where no budget is shared.
+ * Energy that the units of an area (its index in tree_policy()->areas) used today, as a budget
+ * counts it. Returns false: not known, as where no budget is shared.
  */
 bool tree_used_today(const struct tree *t, uint32_t area, uint64_t *ret_uj);
 

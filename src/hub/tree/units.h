@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known now of each unit, from its own messages: whether it is connected, what it draws,
- * what it would do with watts. The broker has proved each name, so their number is bounded by the
- * certificates. No I/O; the event loop's thread. Used by tree.c and what serves it to people.
+ * The present state of each unit, from its own messages: whether it is connected, its draw, and its
+ * demand. The broker has proved each name, so their number is bounded by the certificates. No I/O;
+ * the event loop's thread. Used by tree.c and by src/hub/serve.
  */
 #pragma once
 
@@ -59,5 +59,5 @@ struct unit *units_change(struct units *u, size_t i);
  * nothing lately. */
 const struct payload_shrunk *unit_shrunk(const struct unit *u, int64_t now_ms);
 
-/* What it draws; basis POWER_UNKNOWN: it is lost, or has not told for UNITS_DRAW_MS. */
+/* The unit's draw; basis POWER_UNKNOWN: it is lost, or has not sent one for UNITS_DRAW_MS. */
 struct power_range unit_draw(const struct unit *u, int64_t now_ms);

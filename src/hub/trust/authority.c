@@ -334,8 +334,8 @@ static int compare_name(const void *name, const void *unit)
 }
 
 /*
- * Makes room: certificates that ended and have a younger one of their name beside them. What was
- * revoked and would be good still stays.
+ * Makes room: drops certificates that ended and have a younger one of their name beside them. A
+ * revoked one that would be good still stays.
  */
 static void drop_ended(struct authority *a, int64_t now_s)
 {

@@ -11,8 +11,8 @@
  * Outboxes persist at the units, policies in the hub's store: the broker keeps nothing on disk.
  *
  * A flood that the hub is too slow for waits in one queue, the hub's: max_queued_bytes. All that is
- * kept, with retained messages, is memory_limit; a message beyond it is refused to its sender. What
- * TLS needs for each connection comes on top: MemoryMax of the service is for both.
+ * kept, with retained messages, is memory_limit; a message beyond it is refused to its sender. The
+ * memory that TLS needs for each connection comes on top: MemoryMax of the service is for both.
  */
 static const char fixed[] = "tls_version tlsv1.3\n"
                             "require_certificate true\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a mosquitto has to be told so that units can trust it: TLS 1.3 with certificates of our
- * authority in both directions, and who may say and hear what. Texts of two files; any thread, no
+ * The configuration of a mosquitto that units can trust: TLS 1.3 with certificates of our authority
+ * in both directions, and the rights of each client (its ACL). Texts of two files; any thread, no
  * state. Used by cmd_broker.c and state.c.
  *
  * A client's name is its certificate's, and its client id is its name: nobody can take another's

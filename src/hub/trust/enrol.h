@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A unit that has a token gets its certificate. The token goes before the certificate is signed, so
- * it is good for one. Who guesses tokens is slowed down, though nobody guesses 256 bits: each try
- * reads a file. Event loop's thread; called by the handler of POST /v1/enrol.
+ * it is good for one. Guessing is slowed down, though nobody guesses 256 bits: each try reads a
+ * file. Event loop's thread; called by the handler of POST /v1/enrol.
  */
 #pragma once
 

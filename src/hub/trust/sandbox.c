@@ -28,8 +28,9 @@
 #endif
 
 /*
- * What a version of Landlock can take away: the first one, from reading a file to making a link;
- * the third one, to empty a file by its path, which is no writing. (The second one only gives.)
+ * The rights that a version of Landlock can take away: the first one, from reading a file to making
+ * a link; the third one, to empty a file by its path, which is no writing. (The second one only
+ * gives.)
  */
 static uint64_t all_of(long version)
 {
@@ -66,7 +67,7 @@ static const struct {
     {"/dev/urandom", READ},
 };
 
-/* What is not there needs no right. */
+/* A path that does not exist needs no right. */
 static int allow(int rules, const char *path, uint64_t rights)
 {
     _cleanup_fd_ int fd = open(path, O_PATH | O_CLOEXEC);

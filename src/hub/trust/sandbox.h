@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the broker may open: everybody on the network speaks to it, and it runs as the hub's user,
- * beside the authority's key. The kernel's Landlock takes everything else from the process and what
- * it becomes, for good; it also keeps it from tracing the hub. Needs no privilege. Used by
- * cmd_broker.c.
+ * Bounds what the broker may open: everybody on the network speaks to it, and it runs as the hub's
+ * user, beside the authority's key. The kernel's Landlock takes everything else from the process
+ * and from programs that it executes, for good; it also keeps it from tracing the hub. Needs no
+ * privilege. Used by cmd_broker.c.
  */
 #pragma once
 

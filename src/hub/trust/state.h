@@ -46,8 +46,8 @@ int state_put(const struct state *s, const char *name, const char *text, struct 
 #define STATE_RENEW_DAYS 30
 int state_renew(const struct state *s, int64_t now_s, bool now, struct error *err);
 
-/* What a running broker reads again: its ACL, and copies of the authority's certificate and list.
- */
+/* Writes the files that a running broker reads again: its ACL, and copies of the authority's
+ * certificate and list. */
 int state_put_broker(const struct state *s, struct error *err);
 
 /* The same if there is a broker, and has a running one read it. */

@@ -24,7 +24,7 @@ struct lease_times {
     uint64_t duration_ns, deadline_ns, retry_ns;
 };
 
-/* What we know of the record. */
+/* The Lease's record, as we know it. */
 struct lease_rule {
     struct lease_times times;
     uint64_t seen_ns;    /* when we noticed its last change */

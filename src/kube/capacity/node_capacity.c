@@ -60,7 +60,7 @@ static bool node_goes_first(uint32_t x, uint32_t y, const void *arg)
     return strcmp(nodes[x]->meta.name, nodes[y]->meta.name) < 0;
 }
 
-/* What the node has beyond the cores that its watts allow now. */
+/* Cores of the node beyond those that its watts allow now. */
 static int64_t unpowered(struct core *c, const struct kube_node *node)
 {
     if (!node->capped || (node->power_until_ns && node->power_until_ns <= c->world->wall_ns))

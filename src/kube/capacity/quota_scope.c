@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What spec.quota leaves a training, and what its namespace's quotas leave for growth in place.
- * node_capacity.c counts what the latter leave for more pods.
+ * The rest of spec.quota for a training, and of its namespace's quotas for growth in place.
+ * node_capacity.c counts the rest of the latter for more pods.
  */
 #include "kube/capacity/capacity.h"
 

@@ -169,7 +169,7 @@ void cluster_look_pods(struct cluster_look *l, const json_t *items)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* What a training may still take: of the cores, or of what the watts allow. */
+/* Cores of each node that a training may still take, within the cores that its watts allow. */
 static void set_free(const json_t *nodes)
 {
     json_t *node;

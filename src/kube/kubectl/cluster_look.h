@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the page of a cluster shows: lists of the API server become one JSON text with trainings,
- * the sizes that they had, and what is free on each node. Lists come in pieces, and each is summed
- * up at once, so that a cluster with tens of thousands of pods needs no copy of them. Pure but for
- * allocation; used by cluster_page.c.
+ * The data for the page of a cluster: lists of the API server become one JSON text with trainings,
+ * the sizes that they had, and the free cores of each node. Lists come in pieces, and each is
+ * summed up at once, so that a cluster with tens of thousands of pods needs no copy of them. Pure
+ * but for allocation; used by cluster_page.c.
  */
 #pragma once
 

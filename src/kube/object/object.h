@@ -139,7 +139,7 @@ struct kube_term {
     uint32_t count;
 };
 
-/* What a pod requires of its node; preferences are the scheduler's business. */
+/* A pod's requirements on its node; preferences are the scheduler's business. */
 struct kube_place {
     struct kube_labels selector; /* nodeSelector */
     struct kube_term *terms;     /* required node affinity: one of them has to match */
@@ -299,7 +299,7 @@ struct kube_status {
     uint32_t size_count;
 };
 
-/* What the spec says of parameter servers, workers or the chief. */
+/* The spec's part for parameter servers, workers or the chief. */
 struct kube_task {
     int32_t min;
     int32_t max;

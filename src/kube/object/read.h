@@ -59,15 +59,14 @@ void read_place(struct reader *r, const json_t *spec, struct kube_place *ret);
 /* Requirements of a term or selector: @key holds them. */
 void read_term(struct reader *r, const json_t *in, const char *key, bool field,
                struct kube_term *term);
-/* What the pod of such a spec asks for; @own are the resources of KUBE_CONTAINER instead of those
- * that are written there. @ret_mcpu and
- * @ret_limit_mcpu are its part. */
+/* Requests and limits of a pod of such a spec; @own are the resources of KUBE_CONTAINER instead of
+ * those that are written there. @ret_mcpu and @ret_limit_mcpu are that container's part. */
 void read_pod_request(struct reader *r, const json_t *spec, const json_t *own,
                       struct kube_amount *ret_request, struct kube_amount *ret_limit,
                       int64_t *ret_mcpu, int64_t *ret_limit_mcpu);
 
-/* All of a list of resources but cores, memory and pods; what is there is added to. What cannot be
- * read is left out. */
+/* Adds all of a list of resources but cores, memory and pods to *@ret. Amounts that cannot be read
+ * are left out. */
 void read_extras(struct reader *r, const json_t *in, const char *key, struct kube_extras *ret);
 
 /* Memory for @count things of @size bytes, zeroed; a fault where there is none. */

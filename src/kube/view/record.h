@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the controller remembers of one training. Everything may be lost: measurements and waiting
- * times then begin anew.
+ * The controller's memory of one training. Everything may be lost: measurements and waiting times
+ * then begin anew.
  *
  * A record has five regions, and each region is always in one state. record_move() alone changes
  * states; a state knows when it began. An event without an arrow changes nothing.
@@ -130,8 +130,8 @@ struct members_record {
 };
 
 /*
- * What was requested of the API server, and when; 0: not yet, or send it again. After a failed
- * action nothing of it is relied upon.
+ * Requests sent to the API server, and when; 0: not yet, or send it again. After a failed action
+ * nothing of it is relied upon.
  */
 struct sent {
     bool service;    /* and the ConfigMap of this trust */

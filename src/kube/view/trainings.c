@@ -334,7 +334,7 @@ static void find_indices(struct job *job)
             next[job->replicas[i].role] = (int64_t)job->replicas[i].index + 1;
 }
 
-/* Finds the chief. Of two pods the one counts that is not being deleted. */
+/* Finds the chief: if there are two pods, the one that is not being deleted. */
 static void find_chief(struct job *job)
 {
     for (uint32_t i = 0; i < job->replica_count && job->replicas[i].role == KUBE_CHIEF; i++)

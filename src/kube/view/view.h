@@ -79,7 +79,7 @@ struct job {
     bool has_model;
 };
 
-/* What the quotas of one namespace leave. */
+/* The rest that the quotas of one namespace leave. */
 struct quota_scope {
     const char *name;
     struct kube_amount request_left; /* INT64_MAX: no limit */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What cores are worth to a snapshot's jobs: the basis of a machine's demand for watts. Pure; any
+ * The worth of cores to a snapshot's jobs: the basis of a machine's demand for watts. Pure; any
  * thread.
  */
 #pragma once

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A day's energy as a cap of this hour. What is left of the day is spread over its remaining hours
- * by their weights: equal ones (flat), or more where a tariff or the grid's carbon intensity is
- * low. Pure; any thread. Used by src/unit for its own area, by src/hub for areas of several units:
+ * A day's energy as a cap of this hour. The rest of the day's energy is spread over the remaining
+ * hours by their weights: equal ones (flat), or more where a tariff or the grid's carbon intensity
+ * is low. Pure; any thread. Used by src/unit for its own area, by src/hub for areas of several
+ * units:
  *
  *   the units' records of today, in the hub's store, and their last leases for what is not told yet
  *   -> used_uj of the area -> budget_cap_uw() -> the cap of a group of leases (hub/tree/caps.c)

@@ -18,7 +18,7 @@
 /* Setters of a cap; each has one at most. */
 enum cap_source { CAP_CONFIG, CAP_PERSON, CAP_LEASE, CAP_SOURCE_MAX };
 
-/* What is left at the end: of a breaker its floor, of the others nothing. */
+/* Kinds of a cap by what holds after its end: of a breaker its floor, of the others nothing. */
 enum cap_kind { CAP_BREAKER, CAP_BUDGET, CAP_ADVICE, CAP_KIND_MAX };
 
 struct cap {

@@ -76,9 +76,9 @@ struct power_range keeper_forecast(const struct keeper *k, const struct keeper_i
 }
 
 /*
- * What two readings in a row lie above both forecast and cap by, and clearly above the cap. A
- * counter that changes in steps shows too much in one reading and then too little, never twice too
- * much; in between, the lasting part of it is the mean's.
+ * The excess that two readings in a row have over the forecast, if both lie clearly above the cap.
+ * A counter that changes in steps shows too much in one reading and then too little, never twice
+ * too much; in between, the lasting part of it is the mean's.
  */
 static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, uint64_t *before)
 {
@@ -212,7 +212,7 @@ static bool is_reading(const struct keeper *k, const struct keeper_input *in)
            in->machine.uw <= POWER_UW_MAX;
 }
 
-/* What the machine may draw: the cap less @margin and what pays the debt. */
+/* The power to aim at: the cap less @margin, and less what pays the debt. */
 static uint64_t aim_uw(const struct keeper *k, const struct keeper_input *in, uint32_t margin)
 {
     uint64_t aim = in->cap_uw - mul_div_up(in->cap_uw, margin, 1000);
@@ -327,7 +327,7 @@ static bool is_over(const struct keeper *k, const struct keeper_input *in)
            in->now_ns - k->changed_ns >= KEEPER_SETTLE_NS;
 }
 
-/* What policies divide: power above idle in equal parts of a core, which leave no rest. */
+/* Writes the power that policies divide: that above idle, in equal parts of a core without rest. */
 static void share_out(const struct keeper *k, const struct keeper_input *in,
                       struct keeper_plan *plan)
 {

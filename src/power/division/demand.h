@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a machine or an area would do with watts: a concave curve from power to value, in at most
+ * The demand of a machine or an area for watts: a concave curve from power to value, in at most
  * eight points. A child sends its curve up; its parent divides a cap by such curves (divide.h) and
  * sends their sum to its own parent. Value has the unit of src/policy/division/worth.h: weight
  * times thousandths of one core's speed. Pure; any thread. Used by src/edge, src/unit, src/hub,

@@ -164,13 +164,13 @@ static uint64_t bound_of(const struct divide_child *c)
     return c->most_uw ? uw_min(c->most_uw, DEMAND_MAX) : DEMAND_MAX;
 }
 
-/* What the child is sure of. */
+/* The watts that the child is sure of. */
 static uint64_t sure_of(const struct divide_child *c)
 {
     return c->fixed_uw ? uw_min(c->fixed_uw, DEMAND_MAX) : uw_min(c->floor_uw, bound_of(c));
 }
 
-/* What the child draws before a job's work begins; at least what it is sure of. */
+/* The child's draw before a job's work begins; at least the watts that it is sure of. */
 static uint64_t base_of(const struct divide_child *c)
 {
     if (c->fixed_uw || !c->demand || !c->demand->count)

@@ -26,7 +26,8 @@ size_t divide_bytes(uint32_t count);
 /*
  * ret_uw[i] becomes the power of child i. After floors and fixed powers, each child gets what it
  * draws without work (point 0 of its curve), by index; then the steepest parts of the curves are
- * served; of equal slopes each gets a share by its width. What nobody values is *ret_left_uw. O(n).
+ * served; of equal slopes each gets a share by its width. Watts that no curve wants are
+ * *ret_left_uw. O(n).
  * Returns 0, or -ENOSPC: floors and fixed powers alone exceed the cap (nothing is written).
  */
 int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count, void *scratch,

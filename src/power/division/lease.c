@@ -15,7 +15,7 @@
 
 /* ---- what counts ----------------------------------------------------------------------------- */
 
-/* What the child's leases allow it; its floor if none is in force. */
+/* The watts that the child's leases allow it; its floor if none is in force. */
 static uint64_t allowed(const struct lease *l, uint64_t now_ns)
 {
     uint64_t uw = l->floor_uw;
@@ -78,8 +78,8 @@ uint64_t lease_group_sum(const struct lease_book *b, uint32_t group, uint64_t no
 /* ---- offers ---------------------------------------------------------------------------------- */
 
 /*
- * What the old offer may allow goes on to count as given, unless the new one allows as much and
- * lasts as long. Two steps of shrinking become one that lasts as long as the second.
+ * Makes a new offer. The watts of the old one go on to count as given, unless the new one allows as
+ * much and lasts as long. Two steps of shrinking become one that lasts as long as the second.
  */
 static void offer(struct lease_book *b, struct lease *l, uint64_t uw, uint64_t now_ns)
 {

@@ -14,7 +14,7 @@
  * the new one or the old one has ended. Only then do its watts go to another child. So, after every
  * call, and however the network behaves, the children's leases together are at most lease_sum(),
  * and lease_sum() <= cap_uw; when cap_uw falls below lease_sum(), the sum only falls until it fits
- * again. The same holds for each group and its cap. All this is of breakers; under a budget or
+ * again. The same holds for each group and its cap. All this holds for breakers; under a budget or
  * advice a child is free when its lease has ended.
  *
  * A boot is a random number of 63 bits, not 0, new with each start of the child's process.
@@ -41,7 +41,7 @@ struct lease_group {
     uint64_t sum_uw; /* of lease_want() alone */
 };
 
-/* What the parent knows of one child. Begins as zeros, but floor_uw, kind and group. */
+/* The parent's record of one child. Begins as zeros, but floor_uw, kind and group. */
 struct lease {
     uint64_t boot, stamp_ns,
         asked_ns;      /* the child's last ask, and our time of it; boot 0: never heard */
@@ -75,7 +75,7 @@ struct lease_message {
     uint32_t kind;
 };
 
-/* What child @i may draw at most: its offers until acknowledged or ended, at least its floor. */
+/* The most that child @i may draw: its offers until acknowledged or ended, at least its floor. */
 uint64_t lease_counts(const struct lease_book *b, uint32_t i, uint64_t now_ns);
 uint64_t lease_sum(const struct lease_book *b, uint64_t now_ns);
 uint64_t lease_group_sum(const struct lease_book *b, uint32_t group, uint64_t now_ns);

@@ -31,5 +31,5 @@ void tenure_begin(struct tenure *t, uint64_t boot, uint32_t kind, uint64_t floor
  */
 int tenure_take(struct tenure *t, const struct lease_message *m, uint64_t now_ns);
 
-/* What this child may draw. Returns false: as much as it likes. */
+/* The watts that this child may draw. Returns false: as much as it likes. */
 bool tenure_cap(const struct tenure *t, uint64_t now_ns, uint64_t *ret_uw);

@@ -55,7 +55,7 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What a load draws as the first and as the last one under the model's curve. */
+/* A load's power as the first and as the last one under the model's curve. */
 struct marginal {
     uint64_t least_uw, most_uw;
 };
@@ -70,8 +70,8 @@ static struct marginal marginal_of(const struct division *d, uint64_t weight)
 }
 
 /*
- * What a load of @weight has used of the dynamic energy: @uj, and the bounds as first and last. It
- * may be @more larger than that.
+ * The part of the dynamic energy that a load of @weight has used: @uj, with the bounds that it has
+ * as the first and as the last load. Its weight may be larger by @more.
  */
 static struct energy_range part_of(const struct division *d, uint64_t weight, uint64_t more,
                                    uint64_t uj)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of a power or an energy: a value, the bounds that it lies in, and how it came to be
- * known. An unknown amount has the basis UNKNOWN; nobody may show its value, which is not "0 W".
- * Pure; any thread; used by all of energy.
+ * A power or an energy as far as it is known: a value, the bounds that it lies in, and its basis.
+ * An unknown amount has the basis UNKNOWN; nobody may show its value, which is not "0 W". Pure; any
+ * thread; used by all of energy.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands in for a machine's meter while that says nothing: what its readings taught
- * (watts_fit.h), of the sensors of the packages, where there are such, and of the load.
+ * Stands in for a machine's meter while that sends nothing, by the curve that its readings taught
+ * (watts_fit.h), over the power of the packages, where sensors tell it, and the load.
  *
  * The data's way, once a division of tided's meter (daemon/energy/meter.c):
  *   reading, packages' watts, load -> stand_in_add(), while the best source that was seen tells

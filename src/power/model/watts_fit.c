@@ -123,7 +123,7 @@ static double clipped(double x, double most)
     return x > most ? most : x < -most ? -most : x;
 }
 
-/* What a sample counts. A machine that changes for good soon has larger usual
+/* The weight of a sample, from 0 to 1. A machine that changes for good soon has larger usual
  * residuals, so it is learnt anew. */
 static double worth(struct watts_fit *f, double residual, double w)
 {

@@ -59,7 +59,7 @@ struct watts_fit {
     uint32_t version; /* WATTS_FIT_VERSION, or 0 without samples */
 };
 
-/* What is read in one interval. @sensor_uw 0: there is no such sensor, then or ever. */
+/* The readings of one interval. sensor_uw 0: there is no such sensor, then or ever. */
 struct watts_sample {
     uint64_t sensor_uw;
     uint32_t busy_mcpu; /* without the speed */

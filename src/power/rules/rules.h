@@ -31,7 +31,7 @@ enum rule_verb { RULE_CAP, RULE_FLOOR, RULE_BUDGET, RULE_SCALE, RULE_OFF, RULE_V
 enum rule_if { IF_ALWAYS, IF_WINDOW, IF_CARBON, IF_PRICE, IF_ABSENT, IF_MAX };
 enum rule_shape { SHAPE_FLAT, SHAPE_TARIFF, SHAPE_CARBON, SHAPE_MAX };
 
-/* What happens at the end of a lease; the numbers are those of enum cap_kind. */
+/* Kinds of a cap by what holds at the end of a lease; the numbers are those of enum cap_kind. */
 enum rule_kind { KIND_BREAKER, KIND_BUDGET, KIND_ADVICE, KIND_MAX };
 
 struct power_rule {
@@ -56,9 +56,9 @@ struct rule_set {
 };
 
 /*
- * What conditions are compared with. A condition on something unknown does not hold. While the
- * clock is not synchronised, no window is trusted: each counts as open for caps, budgets and
- * scales, and as closed for everything else.
+ * The values that conditions are compared with. A condition on something unknown does not hold.
+ * While the clock is not synchronised, no window is trusted: each counts as open for caps, budgets
+ * and scales, and as closed for everything else.
  */
 struct rule_now {
     int64_t utc_s;
@@ -67,7 +67,7 @@ struct rule_now {
     uint64_t absent_s;      /* 0: somebody is there, or nobody knows */
 };
 
-/* What is in force for an area. Every *_by is an index into the set, or RULE_NONE. */
+/* The rules in force for an area. Every *_by is an index into the set, or RULE_NONE. */
 struct rule_view {
     uint64_t cap_uw, floor_uw, budget_uj; /* RULE_UNLIMITED, 0, RULE_UNLIMITED without a rule */
     uint32_t kind;                        /* the strictest of all caps in force, of which cap_uw is

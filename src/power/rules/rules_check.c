@@ -13,7 +13,7 @@
 #define SEGMENTS_MAX 256
 #define SLOTS        (2 * RULES_MAX)
 
-/* What the rules name, each area once; parents stand before their children. */
+/* The areas that the rules name, each once; parents stand before their children. */
 struct areas {
     uint32_t count;
     uint16_t of_rule[RULES_MAX];

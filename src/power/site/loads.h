@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an area's other loads (lights, a fridge) take from its cap before the rest is divided. More
- * counts at once; less only when it stayed so for half a minute, so that leases do not follow each
- * reading. Pure; any thread; times are monotonic. Used by src/unit.
+ * The watts that an area's other loads (lights, a fridge) take from its cap before the rest is
+ * divided. A rise counts at once; a fall only when it has lasted for half a minute, so that leases
+ * do not follow each reading. Pure; any thread; times are monotonic. Used by src/unit.
  */
 #pragma once
 

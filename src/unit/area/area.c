@@ -232,7 +232,7 @@ static void tell_changes(struct area *a, const struct policy_force *before, uint
         say(a, "cap", text, NULL);
 }
 
-/* What the other loads leave of the cap; the children's floors are theirs whatever lights draw. */
+/* Lends the rest of the cap beside other loads; children keep their floors whatever lights draw. */
 static void lend_rest(struct area *a, uint64_t now_ns)
 {
     uint64_t other_uw = loads_hold(&a->loads, points_other_uw(a->points, now_ns), now_ns);
@@ -255,7 +255,7 @@ static void add_loads(const struct loads *loads, struct payload_demand *d)
     d->floor_uw = d->floor_uw < DEMAND_MAX ? d->floor_uw : DEMAND_MAX;
 }
 
-/* What the policy says of this second; switches and children follow. */
+/* Asks the policy once a second; switches and children follow it. */
 static void govern(struct area *a, uint64_t now_ns)
 {
     struct policy_force before = a->force;

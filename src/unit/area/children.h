@@ -37,5 +37,6 @@ uint64_t children_sum(const struct children *c); /* what all may draw by their l
 
 uint64_t children_floor(const struct children *c); /* of all together */
 
-/* What all would do with watts (no points: nobody told), and the sum of their floors. */
+/* The demand of all children together (no points: none has sent one), and the sum of their floors.
+ */
 void children_demand(const struct children *c, struct demand *ret, uint64_t *ret_floor_uw);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a unit knows now, for Prometheus, on a port of loopback that the configuration names. The
+ * A unit's present state for Prometheus, on a port of loopback that the configuration names. The
  * event loop's thread; area.c calls it.
  */
 #pragma once

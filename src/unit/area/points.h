@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the area used, in records for the outbox: `area` each second, `meter:NAME` each ten. The
+ * The area's energy, in records for the outbox: `area` each second, `meter:NAME` each ten. The
  * area is the meter that covers it, else the sum of all meters. The event loop's thread; area.c
  * calls it.
  */
@@ -20,12 +20,12 @@ struct points *points_free(struct points *p);
 /* Once a second: puts the records that are due. */
 void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms);
 
-/* What the area draws now; POWER_UNKNOWN: nobody knows, or a meter of it is not heard. */
+/* The area's draw now; POWER_UNKNOWN: no meter tells it, or one of them is not heard. */
 struct power_range points_power(const struct points *p, uint64_t now_ns);
 
 /*
- * What the area's other loads (covers = other) draw at most: the upper bounds of their readings. A
- * meter that is not heard counts with its `most`, else with the largest that it ever told.
+ * The most that the area's other loads (covers = other) draw: the upper bounds of their readings. A
+ * meter that is not heard counts with its `most`, else with its largest reading ever.
  */
 uint64_t points_other_uw(const struct points *p, uint64_t now_ns);
 

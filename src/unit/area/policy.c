@@ -164,8 +164,8 @@ static uint64_t part_alone(const struct policy *p, const struct rule_view *v,
 }
 
 /*
- * What the area may use today. Of a budget that others share, the lender keeps the sum as long as
- * it lends; what its lease comes to is noted for the time without it.
+ * The energy that the area may use today. The lender keeps the sum of a shared budget as long as it
+ * lends; the energy that its lease comes to is noted for the time without it.
  */
 static uint64_t budget_today(struct policy *p, const struct rule_view *v, const struct rule_now *at,
                              uint64_t lease_uw)
@@ -229,7 +229,7 @@ static uint32_t switches_off(const struct policy *p, const struct rule_now *now)
     return off;
 }
 
-/* What children fall to without leases: nothing below it can be kept. */
+/* The watts that children fall to without leases: no cap below that can be kept. */
 static uint64_t floors(const struct unit_config *c)
 {
     uint64_t sum = 0;

@@ -17,7 +17,7 @@
 
 struct policy;
 
-/* What is in force. */
+/* The policy's effect on the area now. */
 struct policy_force {
     uint64_t number; /* 0: no policy */
     bool ended;      /* it is past its end */

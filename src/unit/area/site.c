@@ -319,7 +319,7 @@ void site_command(struct site *s, const struct payload_cmd *cmd, uint64_t wall_m
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* What begins or ends now; between that, a person's hand counts. */
+/* Follows a rule when it begins or ends; between that, a person's hand counts. */
 static void follow_rule(struct switched *w, bool off)
 {
     bool begins = off && !w->ruled, ends = !off && w->ruled;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the area used today, against its budget (power/calendar/budget.h). A day begins at midnight
- * of a zone. What nobody measured counts as if the area had drawn all that it may. Kept on the
- * disk, so that a restart forgets nothing of the day. The event loop's thread; area/policy.c calls
- * it.
+ * The energy that the area used today, against its budget (power/calendar/budget.h). A day begins
+ * at midnight of a zone. In time without a measurement the area counts as drawing all that it may.
+ * Kept on the disk, so that a restart forgets nothing of the day. The event loop's thread;
+ * area/policy.c calls it.
  */
 #pragma once
 

@@ -36,7 +36,7 @@ void device_lost(struct device *d, const char *fmt, ...)
     tell(d, text);
 }
 
-/* What a reading was taken for, told once; the counter has noted its gap. */
+/* Whether the reading is good; a bad one is logged once. The counter has noted its gap. */
 static bool understood(struct device *d, enum counter_news news, uint64_t gap_before_ns)
 {
     d->gap_ns = add_sat(d->gap_ns, d->counter.gap_ns - gap_before_ns);

@@ -26,7 +26,7 @@ struct device_ops {
     bool slow;   /* its figure may be a minute old: nothing is steered by it */
     uint32_t
         poll_s; /* pause between two looks, if the section names none; 0: it speaks by itself */
-    /* What the section lacks, or NULL. */
+    /* Names a setting that the section lacks; NULL: none. */
     const char *(*lacks)(const struct meter_config *c);
     /* Begins to listen or to poll; *ret_own may stay NULL. Returns 0 or -errno. */
     int (*open)(struct device *d, sd_event *event, struct mqtt *broker, void **ret_own);

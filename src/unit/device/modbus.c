@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Meters with Modbus, over TCP or a serial line: a register of power, one of energy, or both. By
- * default Eastron's: total power at 0x0034, imported energy at 0x0048, as float.
+ * Meters with Modbus, over TCP or a serial line: a register of power, one of energy, or both. The
+ * default is Eastron's: total power at 0x0034, imported energy at 0x0048, as float.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kinds of devices that speak MQTT share. Private to this room. */
+/* Shared by the kinds of devices that speak MQTT. Private to this room. */
 #pragma once
 
 #include "unit/device/device.h"

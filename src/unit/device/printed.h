@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs print about power. Pure; any thread; used by program.c and tests. */
+/* Reads power from the output of programs. Pure; any thread; used by program.c and tests. */
 #pragma once
 
 #include <stdint.h>

@@ -210,7 +210,7 @@ static struct energy_range read_energy(const json_t *j)
     return e;
 }
 
-/* What was used since tided told last, or since the last record before this process began. */
+/* Energy since tided's last report, or since the last record before this process began. */
 static struct energy_range used(const struct total *t, const struct energy_range *now)
 {
     struct energy_range more = *now;

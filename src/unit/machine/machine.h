@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The link of a machine to its area: tells what tided's jobs would do with watts, asks for a lease,
- * gives it to tided and acknowledges it when tided says that it is kept; tells a cluster what
- * tided's cap allows (kubernetes.h). The event loop's thread; area.c calls it.
+ * Connects a machine to its area: sends the demand of tided's jobs, asks for a lease, gives it to
+ * tided and acknowledges it when tided says that it is kept; reports to a cluster what tided's cap
+ * allows (kubernetes.h). The event loop's thread; area.c calls it.
  */
 #pragma once
 
@@ -29,6 +29,6 @@ struct machine *machine_free(struct machine *m);
 void machine_got_lease(struct machine *m, const struct mqtt_message *message);
 void machine_got_reading(struct machine *m, const struct mqtt_message *message);
 
-/* What a meter tells of the machine, for tided. */
+/* Hands a meter's reading of the machine on to tided. */
 void machine_reading(struct machine *m, const struct payload_reading *reading);
 void machine_tick(struct machine *m); /* once a second */

@@ -27,7 +27,7 @@ struct relay_ops {
     const char *kind;
     bool broker;           /* it speaks through the area's broker */
     int32_t first_channel; /* of a device that has one relay */
-    /* What the section lacks, or NULL. */
+    /* Names a setting that the section lacks; NULL: none. */
     const char *(*lacks)(const struct switch_config *c);
     int (*open)(struct relay_port *p, sd_event *event);              /* 0 or -errno */
     void (*got)(struct relay_port *p, const struct mqtt_message *m); /* kinds with a broker */

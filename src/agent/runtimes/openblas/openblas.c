@@ -180,7 +180,7 @@ static bool was_ours(const struct copy *copy, uint32_t held)
 
 /*
  * Gives a copy its number. Another one that it has is somebody's (threadpoolctl's) until that is
- * put back. What is put back may be an older number of ours: it counts as such if it stays.
+ * put back. The number put back may be an older one of ours: it counts as such if it stays.
  */
 static void place(struct copy *copy, bool changed)
 {
@@ -340,7 +340,7 @@ static void blas_loaded(const void *code)
         begin();
 }
 
-/* What the program is linked with stays, too. */
+/* A library that the program is linked with stays, too. */
 __attribute__((constructor)) static void begin_if_linked(void)
 {
     if (agent_config.enabled && !atomic_load(&present) &&

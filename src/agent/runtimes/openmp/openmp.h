@@ -67,7 +67,7 @@ struct copy {
     char note[PROTO_NOTE_MAX];
 };
 
-/* What is in force; a thread compares the generation with its own before each region. */
+/* The target in force; a thread compares the generation with its own before each region. */
 struct openmp_state {
     struct copy copies[COPIES_MAX];
     _Atomic bool present;        /* a runtime has been loaded */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads an object's machine code. What cannot be read counts as code that asks. */
+/* Reads an object's machine code. Code that cannot be read counts as code that asks. */
 #include "agent/runtimes/openmp/openmp.h"
 
 #include <string.h>

@@ -6,8 +6,8 @@
  * clause would: libgomp's entries have a parameter for it, libomp has a function.
  *
  * While nothing changes, a region costs two calls into the runtime, two writes to a line of the
- * thread's own, and no system call. What orders these writes against a new target is paid by the
- * control thread (membarrier), or, on kernels before 4.14, by the region (a fence).
+ * thread's own, and no system call. The ordering of these writes against a new target is paid by
+ * the control thread (membarrier), or, on kernels before 4.14, by the region (a fence).
  */
 #include "agent/compat.h"
 #include "agent/process/objects.h"

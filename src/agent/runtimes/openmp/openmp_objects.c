@@ -12,8 +12,8 @@
  *   all its regions are ours to see.
  *
  * Which copy an object uses is read from its slots, the table of addresses that ld.so has filled in
- * for it (GOT). What a slot holds is what our stub calls, so nothing is looked up and no call goes
- * elsewhere than without us. A slot that ld.so fills in at the first call is left to it.
+ * for it (GOT). Our stub calls the address that the slot held, so nothing is looked up and no call
+ * goes elsewhere than without us. A slot that ld.so fills in at the first call is left to it.
  */
 #include "agent/compat.h"
 #include "agent/process/objects.h"
