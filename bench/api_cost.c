@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the C API costs, one time for each call. Prints one JSON object: names and lists of
+ * The cost of the C API, one time for each call. Prints one JSON object: names and lists of
  * nanoseconds (get_ps: picoseconds).
  *
  *   api_cost get N                         tide_get when nothing changes, by rounds of CALLS

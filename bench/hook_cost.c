@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the agent's hooks cost a worker of TensorFlow when nothing changes. The agent is linked in,
- * and interposes the members of bench/hook_target from here as it does TensorFlow's when preloaded:
- * the real hooks on the real way, worker 3 of 8 with a limit of 4. Prints the lists of hook_times
- * as JSON.
+ * The cost of the agent's hooks to a worker of TensorFlow when nothing changes. The agent is linked
+ * in, and interposes the members of bench/hook_target from here as it does TensorFlow's when
+ * preloaded: the real hooks on the real way, worker 3 of 8 with a limit of 4. Prints the lists of
+ * hook_times as JSON.
  */
 #include "hook_target.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one reconcile of a large cluster costs: 1,000 nodes, 200 trainings, 5,000 pods by default,
+ * The cost of one reconcile of a large cluster: 1,000 nodes, 200 trainings, 5,000 pods by default,
  * every training with chief, parameter servers, workers and reports. Prints JSON rows: milliseconds
  * of processor time of a steady reconcile, of the first one of a new controller, and of one that
  * has 1,000 pods of others to make room for.

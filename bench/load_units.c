@@ -113,7 +113,7 @@ static struct unit *unit_of(const char *topic)
     return i < load.units ? &load.unit[i] : NULL;
 }
 
-/* Of a message whose receipt comes with a later one's, the later one is the measure. */
+/* If a message's receipt comes with a later one's, the later message alone is measured. */
 static void on_receipt(void *arg, const struct mqtt_message *m)
 {
     struct unit *u = unit_of(m->topic);

@@ -261,7 +261,7 @@ static void check_owners(const struct job *j)
     }
 }
 
-/* Of a process of no job, and of one that its job has not fenced. */
+/* Checks the affinity of a process of no job, and of one that its job has not fenced. */
 static void check_unfenced(void)
 {
     for (unsigned i = 0; i < PROCESSES; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What meters send: an answer of Modbus, or a JSON text behind a path that ends with a line feed.
+ * Messages of meters: an answer of Modbus, or a JSON text behind a path that ends with a line feed.
  * The first byte says which.
  */
 #include "input.h"

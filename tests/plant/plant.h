@@ -67,7 +67,7 @@ enum {
         PLANT_PARAM_COUNT
 };
 
-/* What one core did in a step. */
+/* One core's work in a step. */
 struct plant_load {
     uint64_t busy_ns;
     uint32_t speed_permille; /* 1000: the base frequency */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a meter at the wall shows of a plant at given loads, with nothing else running: the points
- * that an administrator writes down on a quiet day, for a benchmark on a day that is not.
+ * Prints the readings of a meter at the wall of a plant at given loads, with nothing else running:
+ * the points that an administrator writes down on a quiet day, for a benchmark on a day that is
+ * not.
  *
  *   plant_points CORES SEED PERMILLE… <PARAMS     NAME=VALUE, a line for each, of plant_draw.py
  *

@@ -8,7 +8,7 @@
  * its own, so that heat, leakage and fan are those of its own past. Noise and wander belong to
  * nobody: these plants have none.
  *
- * What runs and is no job's ("system") is a player like the others.
+ * Work of no job ("system") is a player like the others.
  * One thread, tests and benchmarks only; an estimator never sees any of it.
  */
 #pragma once
@@ -43,6 +43,6 @@ void truth_step(struct truth *t, uint64_t ns, const uint64_t *busy_ns,
 /* Shares of each player since the beginning, µJ. */
 enum truth_of { TRUTH_WALL, TRUTH_RAPL /* package + dram, as the counters show them */ };
 void truth_shares(const struct truth *t, enum truth_of of, int64_t *ret);
-/* What the plant would have drawn with nobody, and with all, without noise. */
+/* The energy that the plant would have drawn with nobody, and with all, without noise. */
 int64_t truth_idle_uj(const struct truth *t, enum truth_of of);
 int64_t truth_all_uj(const struct truth *t, enum truth_of of);

@@ -335,7 +335,7 @@ int use_add(struct use *u, const char *name, pid_t pid, uint32_t *ret_job)
     if (r == 0)
         r = scan(u);
     if (r == 0)
-        /* What it did before counts for nobody. */
+        /* The process's earlier CPU time counts for nobody. */
         look_at_jobs(u, true, NULL);
     return r;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this machine's CPUs really do: busy time of each CPU, and how much of it each job used
+ * The real use of this machine's CPUs: busy time of each CPU, and how much of it each job used
  * there.
  *
  * A CPU's busy time is cpuacct's (cgroup v1, nanoseconds), else what /proc/stat does not call idle.

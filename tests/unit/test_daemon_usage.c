@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What jobs are measured to use, on a recorded /proc whose clock is ours; and what decisions make
- * of it: cores of jobs that say nothing of themselves, memory of all.
+ * The measured use of jobs, on a recorded /proc whose clock is ours; and decisions by it: cores of
+ * jobs that report nothing themselves, memory of all.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -107,7 +107,7 @@ static void decide(void)
         fail_msg("%s", err.text);
 }
 
-/* What was decided, brought about: plan.c's part. */
+/* Decides, and carries the decision out: plan.c's part. */
 static void place(void)
 {
     decide();

@@ -221,7 +221,7 @@ static void a_book_that_nobody_wrote_so_is_not_believed(void **state)
     assert_int_equal(lending_sum(lending), 35);
 }
 
-/* What is offered stands in the book before it is sent; without a disk nothing is sent. */
+/* An offer stands in the book before it is sent; without a disk nothing is sent. */
 static void no_offer_goes_out_that_is_not_on_the_disk(void **state)
 {
     begin_empty();
@@ -280,7 +280,7 @@ static uint64_t unheard(const char *name)
     return uw;
 }
 
-/* Of a budget: a child that is cut off keeps to its last lease, and the lender remembers that. */
+/* Under a budget a child that is cut off keeps to its last lease, and the lender remembers that. */
 static void the_last_lease_of_a_child_is_known_after_its_end(void **state)
 {
     uint64_t uw;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who was shrunk for a cap, on the way from tided to the hub: privacy, sums of children, repeats.
- */
+/* Reports of jobs shrunk for a cap, from tided to the hub: privacy, sums of children, repeats. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

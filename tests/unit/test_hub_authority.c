@@ -72,7 +72,7 @@ static gnutls_x509_crt_t read_cert(const char *pem)
     return cert;
 }
 
-/* What a TLS server would say of the certificate: a mask of gnutls_certificate_status_t. */
+/* A TLS server's verdict on the certificate: a mask of gnutls_certificate_status_t. */
 static unsigned verdict(const struct authority *a, const char *pem)
 {
     gnutls_x509_crt_t cert = read_cert(pem), ca = read_cert(authority_ca(a));

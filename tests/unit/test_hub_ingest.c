@@ -253,7 +253,7 @@ static void a_message_behind_a_missing_one_is_asked_for_again(void **state)
     assert_non_null(strstr(receipts, "\"seq\":0}"));
 }
 
-/* What is not told yet of a day begins there (budgets.c). */
+/* The part of a day that a unit has not sent yet begins there (budgets.c). */
 static void up_to_when_a_unit_s_records_are_stored_is_known(void **state)
 {
     const struct unit *u = units_make(units, "lab3");

@@ -297,7 +297,7 @@ static void texts_that_are_no_window_are_refused_where_they_go_wrong(void **stat
 
 /* ---- budgets --------------------------------------------------------------------------------- */
 
-/* Who draws what the cap allows uses the day's energy exactly, whatever the weights and the day. */
+/* An area that draws all of its cap uses the day's energy exactly, whatever the weights and day. */
 static void a_day_at_the_cap_uses_the_budget(void **state)
 {
     static const int64_t days[] = {INT64_C(1743202800) /* 23 h */, INT64_C(1761343200) /* 25 h */,

@@ -252,7 +252,7 @@ static void without_readings_the_models_error_counts_again(void **state)
 
 /* ---- a machine ------------------------------------------------------------------------------- */
 
-/* What the keeper does not see: the true curve, the jobs' hunger, noise. */
+/* The machine as the keeper cannot see it: the true curve, the jobs' hunger, noise. */
 struct machine {
     uint32_t cores;
     uint64_t idle_uw, bent_uw,
@@ -412,7 +412,7 @@ static void a_steady_machine_settles_below_its_cap_and_near_it(void **state)
         above += got.seconds_above;
         assert_true(got.longest_above <= 2);
         assert_true(got.mean_permille <= 1000);
-        /* What the cap leaves, less margins, noise and a quantum. */
+        /* All that the cap allows, less margins, noise and a quantum. */
         assert_true(got.mean_permille >= (full < 1000 ? full : 1000) - 130);
     }
     print_message("seconds above the cap by 3 %%: %u of %u\n", above, 300 * TIMES(300));

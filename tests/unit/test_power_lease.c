@@ -339,7 +339,7 @@ static void check_groups(uint64_t seed, bool knows)
     }
 }
 
-/* What no loss and no order of events may break. */
+/* Properties that no loss and no order of events may break. */
 static void check(uint64_t seed)
 {
     uint64_t counted = lease_sum(&w.book, read_clock(&w.clock)), drawn = 0;

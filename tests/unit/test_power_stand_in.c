@@ -221,7 +221,7 @@ static void without_the_packages_that_it_learnt_beside_it_says_nothing(void **st
     assert_true(covered(&in, 1000, POWER_CALIBRATED) >= 900);
 }
 
-/* What the packages tell alone is a bound of the machine: it must not replace a meter's. */
+/* The packages' power alone is a bound of the machine: it must not replace a meter's. */
 static void packages_alone_teach_nothing_after_a_meter(void **state)
 {
     struct stand_in in = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs and management controllers tell, and users' energy as points of an outbox. */
+/* Readings of programs and management controllers, and users' energy as points of an outbox. */
 #include "edge/outbox.h"
 #include "sanitized.h"
 #include "unit/device/printed.h"

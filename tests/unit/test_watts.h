@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes a curve of power (power/model/watts.h), for tests of what makes one. */
+/* Makes curves of power (power/model/watts.h), for tests that need one. */
 #pragma once
 
 #include "power/model/watts.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to the page's own server, and what docs/openapi.yaml says of the answers. */
 
-/** Of any program: what it is, and for whom it answers (a hub: null until somebody logs in). */
+/** Any program's account of itself and of the user for whom it answers (a hub: null until somebody logs in). */
 export interface Session { server: "machine" | "hub" | "cluster"; user: string | null; uid?: number; admin?: boolean; version: string; views?: string[]; org?: string; role?: string | null; may?: string[] }
 
 export interface Progress { done: number; total: number; unit: string; rate: number }

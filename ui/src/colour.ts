@@ -86,7 +86,7 @@ function urlOf(look: Look): string {
   return url;
 }
 
-/** What to fill a job's part of a picture with. */
+/** The fill of a job's part of a picture. */
 export function fillOf(c: CanvasRenderingContext2D, id: string): string | CanvasPattern {
   const look = lookOf(id);
   return look.pattern === 0 ? look.colour : (c.createPattern(tileOf(look), "repeat") ?? look.colour);

@@ -162,7 +162,7 @@ export class Detail {
   }
 }
 
-/** What the owner may change. A field that is being edited keeps what was typed. */
+/** Controls for the owner of a job. A field that is being edited keeps what was typed. */
 class Controls {
   readonly element: HTMLElement;
   private readonly threads: HTMLInputElement;

@@ -144,7 +144,7 @@ export class EnergyPage implements Page {
     void this.lookUsed();
   }
 
-  /** What was used; for a week also whether it is more than in the week before. */
+  /** Shows the energy used; for a week also whether it is more than in the week before. */
   private async lookUsed(): Promise<void> {
     const now = Math.floor(Date.now() / 1000), { by, span } = this;
     this.usedLooked = Date.now();
@@ -234,7 +234,7 @@ export class EnergyPage implements Page {
       this.samples.map((s) => w(s.range.uw)), this.samples.map((s) => w(s.cap))]);
   }
 
-  /** Of its energy over the last seconds; null: unknown. */
+  /** A part's power, from its energy over the last seconds; null: unknown. */
   private partWatts(name: string): number | null {
     const first = this.totals[0], last = this.totals[this.totals.length - 1];
     const from = first?.parts[name]?.uj, to = last?.parts[name]?.uj;
@@ -274,7 +274,7 @@ export class EnergyPage implements Page {
   }
 }
 
-/** Of rows by part: the machine's own row, beside which its parts stand. */
+/** The machine's own row among rows by part, beside which its parts stand. */
 const wholeOf = (used: Used): number | null => used.rows.find((row) => row.key === "machine")?.uj ?? null;
 
 function compared(now: Used, before: Used): string {

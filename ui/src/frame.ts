@@ -29,7 +29,7 @@ export interface FrameOptions {
   extra?: HTMLElement[]; // in the header
 }
 
-/** What a program that serves the page shows. */
+/** The views of a program that serves the page. */
 export interface Views {
   live: Connection & { start(): void };
   options: FrameOptions;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the machine is doing now: asked once a second, at once when an event says that something changed, and seldom
+ * The present state of the machine: asked once a second, at once when an event says that something changed, and seldom
  * while nobody looks. One look is under way at a time, so a slow connection has fewer looks and not a queue of them.
  */
 import { get, Job, Machine, Problem, Session } from "./api";

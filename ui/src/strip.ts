@@ -13,7 +13,7 @@ const ROWS_WANTED = 4;
 interface Part { id: string; share: number } // of the core's height
 
 /**
- * Who has each core. Jobs that share the same cores are laid side by side on them, as many as they have threads; in
+ * The jobs on each core. Jobs that share the same cores are laid side by side on them, as many as they have threads; in
  * proportion to these when there are more threads than cores.
  */
 export function divideCores(cpus: number, jobs: readonly Job[]): Part[][] {

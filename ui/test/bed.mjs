@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the browser's tests share: a real tided in a directory of its own, jobs (the fake peer and the pool of
+// Shared by the browser's tests: a real tided in a directory of its own, jobs (the fake peer and the pool of
 // tests/component), tide-dashboard before it, a proxy that is slow or gone when told to, and chromium.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -171,7 +171,7 @@ export async function openPage(browser, link, { width = 1280, height = 900, sche
   return page;
 }
 
-/** What axe finds that is serious or critical; at least ten rules have passed. */
+/** Serious and critical findings of axe; at least ten rules have passed. */
 export async function axe(page) {
   await page.evaluate(AXE);
   const found = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));

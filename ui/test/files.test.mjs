@@ -22,7 +22,7 @@ type Plain<T> = T extends string ? \`\${T}\` : T extends number | boolean | null
   : T extends readonly (infer U)[] ? Plain<U>[] : T extends object ? { [K in keyof T]: Plain<T[K]> } : T;
 export const dashboard: Plain<Dashboard> = `;
 
-/** What the schema's type checker says of a dashboard; "" is good. */
+/** The complaints of the schema's type checker about a dashboard; "" is good. */
 function complaints(text) {
   const folder = mkdtempSync(join(tmpdir(), "tide-grafana-"));
   try {

@@ -97,7 +97,7 @@ export class HubBed {
     await eventually(() => listens(port), "the area's broker listens");
     area.start = () => (area.unit = this.spawn(POWER, ["--config", join(folder, "tide-power.conf")]));
     area.tell = (topic, text) => execFileSync("mosquitto_pub", ["-h", "127.0.0.1", "-p", String(port), "-t", topic, "-m", text]);
-    /** What the unit's machines would have it say; null: nothing. */
+    /** Sends a report as the unit would by its machines; null: nothing. */
     area.report = (what, told) => execFileSync("mosquitto_pub", ["-h", "127.0.0.1", "-p", String(this.port), "--cafile", `${this.state}/trust/ca.crt`, "--cert", file("crt"), "--key", file("key"),
       "-q", "1", "-t", `tide/1/${name}/up/${what}`, "-m", JSON.stringify(told)]);
     // Its relays answer as Tasmota's do: an order and an empty question are both followed by how it is.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the agent's cost is compared with: a library that does nothing. */
+/* A library that does nothing: the agent's cost is compared with it. */
 int constructor_ran;
 
 __attribute__((constructor)) static void run(void)

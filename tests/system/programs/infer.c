@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of tensorflow/c/c_api.h, which is not needed to build this. */
+/* Copied from tensorflow/c/c_api.h, which is not needed to build this. */
 typedef struct TF_Status TF_Status;
 typedef struct TF_Graph TF_Graph;
 typedef struct TF_SessionOptions TF_SessionOptions;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tsl/platform/threadpool.cc is to TensorFlow, as far as the agent knows it: the same symbols
-// and the same layouts. Compiled without inlining, so that the calls between Eigen's members stay
-// calls and can be interposed.
+// Stands in for tsl/platform/threadpool.cc of TensorFlow, as far as the agent knows it: the same
+// symbols and the same layouts. Compiled without inlining, so that the calls between Eigen's
+// members stay calls and can be interposed.
 #include "eigen_pool/pool.h"
 
 #define EIGEN_USE_THREADS

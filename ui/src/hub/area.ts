@@ -14,7 +14,7 @@ import { titleOf } from "./tree";
 
 interface Span { seconds: number; step: string; ahead: number; again: number }
 
-// Of each window as many stretches as a chart can show; what the policy says of the time ahead stands at its right.
+// Each window has as many stretches as a chart can show; the policy for the time ahead stands at its right.
 const SPANS: readonly (readonly [string, Span])[] = [["1 h", { seconds: 3600, step: "10s", ahead: 900, again: 10000 }], ["6 h", { seconds: 21600, step: "1min", ahead: 5400, again: 30000 }],
   ["1 day", { seconds: 86400, step: "5min", ahead: 21600, again: 60000 }], ["1 week", { seconds: 604800, step: "1h", ahead: 86400, again: 300000 }]];
 const SETTLE_MS = 250; // before a chosen area's history is asked for

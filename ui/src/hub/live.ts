@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the hub's areas are doing now: the whole list at first, after each break of the stream, and seldom; in between
+ * The present state of the hub's areas: the whole list at first, after each break of the stream, and seldom; in between
  * the parts of it that events bring, which are told at most once a second. A stream's heartbeat is hidden from scripts,
  * so a small question every few seconds tells a slow connection, a lost one, and a session that has ended.
  */

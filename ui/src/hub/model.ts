@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What docs/openapi-hub.yaml says of the hub's answers. Watts are µW; energies in µJ may be decimal strings. */
+/* The hub's answers as in docs/openapi-hub.yaml. Watts are µW; energies in µJ may be decimal strings. */
 
 export type Amount = number | string;
 

@@ -25,7 +25,7 @@ const budgetShare = (area: Area): number | null => {
   return day && used !== null ? used / day : null;
 };
 
-/** What eyes see as bars and marks. */
+/** A row's bars and marks in words, for screen readers. */
 function restOf(area: Area): string {
   const share = budgetShare(area);
   return ["", area.power ? `${watts(area.power.low_uw)} to ${watts(area.power.high_uw)}` : "power unknown", area.cap_uw === null ? "no cap" : `cap ${watts(area.cap_uw)}`,
