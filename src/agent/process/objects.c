@@ -23,16 +23,27 @@
  */
 static _Atomic int readers, forks;
 
+bool forks_hold(void)
+{
+    atomic_fetch_add(&readers, 1);
+    if (atomic_load(&forks) == 0)
+        return true;
+    atomic_fetch_sub(&readers, 1);
+    return false;
+}
+
+void forks_release(void)
+{
+    atomic_fetch_sub(&readers, 1);
+}
+
 bool each_object(each_fn each, void *arg)
 {
-    bool forks_now;
-
-    atomic_fetch_add(&readers, 1);
-    forks_now = atomic_load(&forks) != 0;
-    if (!forks_now)
-        dl_iterate_phdr(each, arg);
-    atomic_fetch_sub(&readers, 1);
-    return !forks_now;
+    if (!forks_hold())
+        return false;
+    dl_iterate_phdr(each, arg);
+    forks_release();
+    return true;
 }
 
 static void before_fork(void)

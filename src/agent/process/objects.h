@@ -46,6 +46,13 @@ uint64_t objects_loaded(void);
 /* From now on a fork waits until nobody of ours is in the loader's list. Any thread. */
 void objects_watch_forks(void);
 
+/*
+ * A fork waits until forks_release(), too, for some half a second: no lock that is taken in between
+ * is one that its child would find taken. Returns false while the program forks. Any thread.
+ */
+bool forks_hold(void);
+void forks_release(void);
+
 /* Fills in what the headers say. Any thread. */
 void object_read(struct object *o, const struct dl_phdr_info *info);
 
