@@ -11,7 +11,7 @@ export LC_ALL=C
 library=${1:?usage: scripts/check-agent-elf.sh LIBRARY}
 newest=2.17
 needed='libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1'
-exported='tide_agent_program_api|__gmon_start__|_ZNK?(5Eigen15ThreadPoolTempl|3tsl|10tensorflow).*'
+exported='tide_agent_program_api|__gmon_start__|ggml_graph_(plan|compute)|_ZNK?(5Eigen15ThreadPoolTempl|3tsl|10tensorflow).*'
 
 failed=0
 complain() {

@@ -10,6 +10,7 @@ static const struct agent_backend *const backends[] = {&tensorflow_backend,
                                                        &pytorch_backend,
                                                        &xgboost_backend,
                                                        &openblas_backend,
+                                                       &ggml_backend,
                                                        NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,

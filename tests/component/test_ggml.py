@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real ggml under the agent and a real tided: each graph has the number of threads that the target says.
+
+TIDE_PYTHON_TORCH names a Python that has pywhispercpp, whose wheel brings ggml, too.
+"""
+import os
+import pathlib
+import platform
+import random
+import subprocess
+
+import pytest
+
+from daemon import GUARD_S, eventually
+from program import run  # noqa: F401 (a fixture)
+
+PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
+WORK = pathlib.Path(__file__).parent / "ggml" / "work.py"
+ASKED = 6  # of work.py
+pytestmark = [pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with pywhispercpp"),
+              pytest.mark.skipif(platform.machine() != "x86_64", reason="ggml is malleable on x86-64")]
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", "0-7").start()
+
+
+@pytest.fixture
+def program(run):  # noqa: F811
+    def start(**env):
+        started = run(PYTHON, WORK, OMP_WAIT_POLICY="passive", **env)
+        started.expect("begun")
+        eventually(lambda: row(started))
+        return started
+    return start
+
+
+def row(program):
+    return next((b for b in program.job()["backends"] if b["name"] == "ggml"), None)
+
+
+def becomes(program, **values):
+    def as_wanted():
+        shown = row(program)
+        return shown and all(shown[name] == value for name, value in values.items()) and shown
+    return eventually(as_wanted)
+
+
+def ask(program, *expressions):
+    program.tell(f"say('answer', {', '.join(expressions)})")
+    answer = program.expect("answer")[1:]
+    return answer[0] if len(answer) == 1 else answer
+
+
+def follows(program, threads, expected=None, copy="copy"):
+    assert program.set(threads)[1]["status"] in ("done", "waiting")
+    eventually(lambda: ask(program, f"{copy}.compute()") == str(expected or threads))
+
+
+def stock_results():
+    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
+    return set(subprocess.run([PYTHON, WORK, "results"], env=env, check=True, capture_output=True, text=True,
+                              timeout=10 * GUARD_S).stdout.split())
+
+
+def test_each_graph_follows_the_target(program):
+    started = program()
+    shown = row(started)
+    assert shown["malleable"] and shown["max"] == ASKED and shown["version"] == ask(started, "copy.version().decode()")
+    assert ask(started, "copy.compute()") == str(ASKED)
+    for threads in (3, 1, 5, 2):
+        follows(started, threads)
+        becomes(started, active=threads, target=threads)
+    follows(started, 8, ASKED)
+    becomes(started, active=ASKED, target=ASKED)
+    started.end()
+
+
+def test_a_graph_that_runs_keeps_its_number_and_is_waited_for(program):
+    started = program()
+    follows(started, 4)
+    started.tell("say('ran', copy.compute(3), copy.compute())")
+    started.expect("within")
+    assert started.set(2, deadline_ms=100)[1]["status"] != "done"
+    eventually(lambda: started.job()["note"].startswith("waiting for a safe point"))
+    becomes(started, active=4, target=2)
+    assert started.expect("ran")[1:] == ["4", "2"]
+    becomes(started, active=2, target=2, note="")
+
+
+def test_a_pool_of_the_program(program):
+    started = program()
+    started.tell(f"copy.use_pool({ASKED})")
+    for threads in (2, 5, 1):
+        follows(started, threads)
+    assert row(started)["malleable"]
+
+
+def test_a_plan_that_is_kept_keeps_its_number_and_nobody_waits_for_it(program):
+    started = program()
+    follows(started, 5)
+    started.tell("plan = copy.backend_graph_plan_create(copy.backend, copy.graph)")
+    follows(started, 2)
+    assert ask(started, "copy.compute_kept(plan)", "copy.compute()") == ["5", "2"]
+    assert started.set(3)[1]["status"] == "done"
+
+
+def test_two_copies_in_a_process(program):
+    started = program()
+    started.tell("second = Copy(SECOND); second.compute()")
+    for threads in (2, 4):
+        follows(started, threads)
+        follows(started, threads, copy="second")
+    assert row(started)["note"] == ""
+
+
+def test_the_child_of_a_fork_computes(program):
+    started = program()
+    follows(started, 3)
+    assert ask(started, "child()", "copy.compute()") == ["1", "3"]
+
+
+def test_300_targets_and_each_result_is_that_of_its_number_bit_for_bit(program):
+    stock = stock_results()
+    assert len(stock) == ASKED
+    started, orders = program(), random.Random(57)
+    started.tell("say('results', *results())")
+    for _ in range(300):
+        started.set(orders.randint(1, 8), deadline_ms=20)
+    started.tell("pass")
+    graphs, *found = started.expect("results", guard=10 * GUARD_S)[1:]
+    assert int(graphs) > 50 and set(found) <= stock and len(found) > 3, (graphs, set(found) - stock)
+    started.end()
