@@ -53,7 +53,7 @@ static const struct {
     [PROC_RUNTIME_MKL] = {MOLDABLE, "reads its size at the start", "MKL_NUM_THREADS"},
     [PROC_RUNTIME_ONEDNN] = {MOLDABLE, "asks OpenMP", "OMP_NUM_THREADS"},
     [PROC_RUNTIME_BLIS] = {MOLDABLE, "reads its size at the start", "BLIS_NUM_THREADS"},
-    [PROC_RUNTIME_TBB] = {RIGID, "counts its cores at the start; no variable", NULL},
+    [PROC_RUNTIME_TBB] = {MALLEABLE, "the agent keeps a limit among the program's", NULL},
     [PROC_RUNTIME_GGML] = {MALLEABLE, "the agent has each graph planned for the target", NULL},
     [PROC_RUNTIME_XGBOOST] = {MALLEABLE, "the agent sets its number between two of its calls",
                               "OMP_NUM_THREADS"},
