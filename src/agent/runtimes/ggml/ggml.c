@@ -291,7 +291,7 @@ static void judge(struct site *site, const void *given, const void *returned, in
         size_t work_size;
         void *work_data;
         int threads;
-    } plan; /* the beginning of struct ggml_cplan, the same since July 2023 */
+    } plan; /* the beginning of struct ggml_cplan, the same since 2023 */
     bool known = returned == given && resolve_peek(given, &plan, sizeof(plan)) && !plan.work_data &&
                  plan.threads >= 1 && plan.threads <= threads;
 
