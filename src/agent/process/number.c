@@ -8,10 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* Is OMP_NUM_THREADS a size that tide chose for runtimes which keep theirs? Ours may grow. */
-static bool sized_by_tide(const char *number)
+/* Is the variable's value a size that tide chose for runtimes which keep theirs? Ours may grow. */
+static bool sized_by_tide(const char *name, const char *number)
 {
-    const struct startup_row *row = startup_row_of("OMP_NUM_THREADS");
+    const struct startup_row *row = startup_row_of(name);
     struct startup ours;
     char value[STARTUP_VALUE_MAX];
 
@@ -19,13 +19,18 @@ static bool sized_by_tide(const char *number)
            startup_value(row, &ours, value) && strcmp(value, number) == 0;
 }
 
-uint32_t number_of_environment(bool *ret_by_user)
+uint32_t number_of_variable(const char *name, bool *ret_by_user)
 {
-    const char *text = getenv("OMP_NUM_THREADS");
+    const char *text = getenv(name);
     uint32_t number = text ? (uint32_t)strtoul(text, NULL, 10) : 0;
 
-    *ret_by_user = number > 0 && !sized_by_tide(text);
+    *ret_by_user = number > 0 && !sized_by_tide(name, text);
     return number;
+}
+
+uint32_t number_of_environment(bool *ret_by_user)
+{
+    return number_of_variable("OMP_NUM_THREADS", ret_by_user);
 }
 
 bool number_threads_are_bound(void)

@@ -16,7 +16,11 @@ struct number_wish {
     bool sized;       /* the user has set OMP_NUM_THREADS */
 };
 
-/* OMP_NUM_THREADS; 0: not set. @ret_by_user: it is no size of tide's, which may grow. */
+/* A variable with a number of threads; 0: not set. @ret_by_user: it is no size of tide's, which may
+ * grow. Any thread. */
+uint32_t number_of_variable(const char *name, bool *ret_by_user);
+
+/* … which is OMP_NUM_THREADS. */
 uint32_t number_of_environment(bool *ret_by_user);
 
 /*

@@ -77,7 +77,7 @@ const char *object_needs(const struct object *o, const char *prefix);
 /* The name under which @o satisfies other objects' needs (DT_SONAME); "": none. */
 const char *object_soname(const struct object *o);
 
-/* Calls @take for each import. */
+/* Calls @take for each import. Any thread. */
 void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
                     void *arg);
 
@@ -85,9 +85,11 @@ void object_imports(const struct object *o, void (*take)(void *arg, const struct
 uintptr_t object_mapping_end(uintptr_t address);
 
 /* The address that a slot holds. */
+/* What a slot holds. Any thread. */
 uintptr_t slot_held(uintptr_t slot);
 
-/* Returns false when ld.so may still write to that page. */
+/* Returns false when ld.so may still write to that page. One thread at a time for each object: the
+ * control thread, or the one that loads it. */
 bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value);
 
 /* An address as a pointer. */
