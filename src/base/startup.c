@@ -71,7 +71,8 @@ const struct startup_row startup_table[] = {
     {.runtime = "JAX", .name = "PJRT_NPROC", .kind = STARTUP_SIZE, .unless = {"NPROC"}},
     /* loky/backend/context.py, cpu_count(): lowers it only. joblib 1.6: n_jobs=-1. */
     {.runtime = "joblib", .name = "LOKY_MAX_CPU_COUNT", .kind = STARTUP_SIZE},
-    /* Read by the library since 1.32 at the latest; session options win. */
+    /* Read by the library since 1.32 at the latest; session options win. The agent answers with
+     * TIDE_MAX where it governs the pools, so that they can grow. */
     {.runtime = "ONNX Runtime", .name = "ORT_INTRA_OP_NUM_THREADS", .kind = STARTUP_SIZE},
     /* modules/core/src/parallel.cpp, defaultNumberOfThreads(); 5.0. cv::setNumThreads() wins. */
     {.runtime = "OpenCV", .name = "OPENCV_FOR_THREADS_NUM", .kind = STARTUP_SIZE},

@@ -43,7 +43,7 @@ static const struct {
     [PROC_RUNTIME_TENSORFLOW] = {MALLEABLE, "the agent parks its threads", NULL},
     [PROC_RUNTIME_TORCH] = {MALLEABLE, "the agent sets its number between two lines of Python",
                             "OMP_NUM_THREADS"},
-    [PROC_RUNTIME_ONNXRUNTIME] = {MOLDABLE, "makes its pool with the session",
+    [PROC_RUNTIME_ONNXRUNTIME] = {MALLEABLE, "the agent limits the threads of each parallel loop",
                                   "ORT_INTRA_OP_NUM_THREADS"},
     [PROC_RUNTIME_JAX] = {MOLDABLE, "makes its pools with the client", "PJRT_NPROC"},
     [PROC_RUNTIME_GOMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
