@@ -4,19 +4,9 @@
 #include <assert.h>
 
 /* One row per runtime. */
-static const struct agent_backend *const backends[] = {&tensorflow_backend,
-                                                       &program_backend,
-                                                       &openmp_backend,
-                                                       &pytorch_backend,
-                                                       &xgboost_backend,
-                                                       &openblas_backend,
-                                                       &ggml_backend,
-                                                       NULL};
 static const struct agent_backend *const backends[] = {
-    &tensorflow_backend, &program_backend, &openmp_backend, &pytorch_backend,
-    &xgboost_backend,    &ggml_backend,    &tbb_backend,    NULL};
-                                                       &onnx_backend,
-                                                       NULL};
+    &tensorflow_backend, &program_backend, &openmp_backend, &pytorch_backend, &xgboost_backend,
+    &openblas_backend,   &onnx_backend,    &ggml_backend,   &tbb_backend,     NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
               "each has its index in messages");
