@@ -208,7 +208,7 @@ static int read_version(void *arg)
 static void ask_for_version(void)
 {
     if (atomic_load(&in_python) && !atomic_load(&versioned) && !atomic_exchange(&asked, true) &&
-        !python_call_soon(read_version))
+        !python_call_soon(read_version, NULL))
         atomic_store(&asked, false);
 }
 
