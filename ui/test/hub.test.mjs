@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The organization's page in a real browser: a real tide-hub with its mosquitto, and areas with a real tide-power each; for
-// weeks of days, a made-up hub.
+// weeks of days and for answers that overtake each other, a made-up hub.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { axe, CHROMIUM, eventually, launch, openPage, textOf, Wire } from "./bed.mjs";
@@ -416,4 +416,68 @@ describe("what was used, beside what was used before", { skip: !CHROMIUM && skip
     await press(page, "today");
     await eventually(async () => /^8\.\d\d kWh –$/.test((await rows()).join()), "today alone");
   }));
+});
+
+/** The next list tells how it was before meanwhile() began, and comes when that has ended. */
+class LateList extends MadeHub {
+  asked = [];
+
+  async answer(ask, answer) {
+    const { meanwhile } = this;
+    this.asked.push(ask.url);
+    if (ask.url !== "/v1/areas" || !meanwhile) return super.answer(ask, answer);
+    this.meanwhile = null;
+    const told = JSON.stringify(this.get("/v1/areas", new URLSearchParams()));
+    await meanwhile();
+    return answer.writeHead(200, { "Content-Type": "application/json" }).end(told);
+  }
+
+  /** A unit is lost or comes back; @told: an event says so. */
+  turn(path, state, told) {
+    const area = this.areas.find((a) => a.area === path);
+    area.state = state;
+    if (told) this.tell("state", { area: path, state });
+  }
+}
+
+describe("what happens while the list of areas is on its way", { skip: !CHROMIUM && skip }, () => {
+  const LAB1 = "unlp/f1/lab1", LAB2 = "unlp/f1/lab2";
+  const state = (page, path) => page.$eval(`.area[data-area="${path}"] .mark`, (e) => e.className.split(" ")[1]);
+  const states = async (page) => `${await state(page, LAB1)} ${await state(page, LAB2)}`;
+
+  test("an event that overtakes the list counts, also when the page has shown it meanwhile", () => {
+    const hub = new LateList();
+    return made(hub, async (page) => {
+      await eventually(async () => (await states(page)) === "connected connected", "the first list");
+      hub.turn(LAB2, "lost", false); // the list alone says so: it has come
+      hub.meanwhile = async () => {
+        hub.turn(LAB1, "lost", true);
+        await eventually(async () => (await states(page)) === "lost connected", "the event is shown before the list comes");
+      };
+      hub.tell("missed", {});
+      await eventually(async () => (await states(page)) !== "lost connected" && hub.meanwhile === null, "the list has come");
+      assert.equal(await states(page), "lost lost");
+    });
+  });
+
+  test("a policy that comes into force asks for the list behind the one that is on its way", () => {
+    const hub = new LateList();
+    return made(hub, async (page) => {
+      hub.meanwhile = async () => {
+        hub.turn(LAB2, "lost", false);
+        hub.tell("policy", { number: 9 });
+        await new Promise((over) => setTimeout(over, 500));
+      };
+      hub.tell("missed", {});
+      await eventually(async () => (await states(page)) === "connected lost", "the second list");
+    });
+  });
+
+  test("the first list is of when events come already", () => {
+    const hub = new LateList();
+    return made(hub, async () => {
+      const [stream, list] = ["/v1/events", "/v1/areas"].map((path) => hub.asked.indexOf(path));
+      assert.ok(stream >= 0 && stream < list, hub.asked.join(" "));
+    });
+  });
 });
