@@ -61,6 +61,7 @@ static const char *const names[] = {
     [FAULT_AFFINITY] = "affinity",
     [FAULT_GROUP_MAKE] = "group-make",
     [FAULT_GROUP_REMOVE] = "group-remove",
+    [FAULT_GROUP_QUOTA] = "group-quota",
     [FAULT_WEIGHT_WRITE] = "weight-write",
     [FAULT_FREEZER_LIST] = "freezer-list",
     [FAULT_POLICY_STORE] = "unit-policy-store",

@@ -69,6 +69,7 @@ enum failpoint {
     FAULT_AFFINITY,
     FAULT_GROUP_MAKE,
     FAULT_GROUP_REMOVE, /* a job's control group, as if a process had not left it yet */
+    FAULT_GROUP_QUOTA,  /* of a power cap, on all jobs' groups together */
     FAULT_WEIGHT_WRITE,
     FAULT_FREEZER_LIST, /* the check whether each process may be paused */
     FAULT_POLICY_STORE,

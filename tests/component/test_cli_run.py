@@ -72,6 +72,9 @@ def test_job_computes_in_long_slices(tide):
     assert (done.stdout, done.stderr) == ("20000000\n", "")
     done = tide("run", "--no-slices", "--", sys.executable, "-c", SLICE)
     assert (done.stdout, done.stderr) == (stock.stdout, "")
+    for value, slices in (("0", stock.stdout), ("1", "20000000\n"), ("", "20000000\n")):
+        done = tide("run", "--", sys.executable, "-c", SLICE, env={"TIDE_SLICES": value})
+        assert (done.stdout, done.stderr) == (slices, "")
 
 
 def test_run_within_a_run_preloads_the_agent_once(tide):

@@ -328,6 +328,21 @@ def test_a_power_limit_holds_the_cap_and_is_put_back(limited):
 
 
 @needs_root
+def test_a_limit_that_cannot_be_put_back_at_once_is_put_back_later(limited):
+    tided, limit = limited()
+    tided.start()
+    tided.job()
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    put(tided, uw=50_000_000)
+    eventually(lambda: number(limit) == 49_000_000)
+    limit.rename(limit.parent / "away")
+    assert tided.api("DELETE", "/v1/power/cap")[0] == 200
+    (limit.parent / "away").rename(limit)
+    assert number(limit) != OWN
+    eventually(lambda: number(limit) == OWN)
+
+
+@needs_root
 def test_a_power_limit_leaves_out_what_it_does_not_reach(limited):
     tided, limit = limited(watts={"intel-rapl:0": 40, "intel-rapl:1": 65})
     tided.start()

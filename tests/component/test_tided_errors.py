@@ -14,6 +14,7 @@ import time
 import pytest
 
 from daemon import NOBODY, Raw, UnixConnection, eventually, hello
+from test_tided_cap import CORES, MIDDLE, MODEL, cap, conf, jobs, put, quota
 from workers import CPU_GROUP, CPUS, affinity, cpu_groups, group
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -326,6 +327,39 @@ def test_a_group_that_cannot_be_removed_at_once_is_removed_later(place):
     job.end()
     eventually(lambda: not made.exists())
     assert group(other) != CPU_GROUP
+
+
+# ---- the quota of a power cap ----
+
+@pytest.fixture
+def second_write_fails(place):
+    """A daemon whose group of all jobs has a cap's quota; the next write of one fails, once."""
+    tided = daemon(place, "group-quota:2:EIO", "--cpus", f"0-{CORES - 1}", "--config", conf(place, "power=none", MODEL))
+    if not tided.api("GET", "/v1/machine")[1]["weights"]:
+        pytest.skip("control groups cannot be written here")
+    jobs(tided)
+    put(tided, uw=MIDDLE)
+    eventually(lambda: quota(tided) or said(tided, "no quota for the power cap"))  # a busy machine moves the quota
+    return tided
+
+
+@root_only
+def test_a_quota_that_cannot_be_written_once_is_none(second_write_fails):
+    tided = second_write_fails
+    put(tided, uw=MIDDLE - 30_000_000)
+    eventually(lambda: said(tided, "no quota for the power cap") == 1)
+    eventually(lambda: quota(tided) is None)  # not the earlier one
+    eventually(lambda: (c := cap(tided))["state"] == "kept" and sum(job["target"] for job in tided.jobs()) <= max(c["cores"], 2))
+    assert said(tided, "no quota for the power cap") == 1
+
+
+@root_only
+def test_a_quota_that_cannot_be_lifted_at_once_is_lifted_later(second_write_fails):
+    tided = second_write_fails
+    assert tided.api("DELETE", "/v1/power/cap")[0] == 200
+    eventually(lambda: said(tided, "no quota for the power cap") == 1)
+    eventually(lambda: quota(tided) is None)
+    eventually(lambda: sum(job["target"] for job in tided.jobs()) == CORES)
 
 
 def test_every_fault_is_tried():

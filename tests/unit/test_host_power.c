@@ -102,7 +102,7 @@ static void packages_and_their_memory_make_up_a_machine(void **state)
     assert_int_equal(dram->wrap_uj, 65532610988);
     assert_true(dram->counts);
     assert_int_equal(sensors_at(sensors, find("package-0"))->most_uw, 600000000);
-    assert_int_equal(sensors_at(sensors, find("package-1"))->most_uw, 1000000000);
+    assert_int_equal(sensors_at(sensors, find("package-1"))->most_uw, 65532610988 / 60);
     assert_int_equal(sensors_at(sensors, find("package-0/core"))->part, SENSOR_CORE);
     assert_int_equal(reading[find("package-0")].value, 65532610000);
     assert_int_equal(reading[find("package-1/dram")].value, 400);
@@ -128,6 +128,35 @@ static void psys_is_more_than_the_packages(void **state)
     assert_int_equal(machine[0], find("psys"));
     assert_int_equal(sensors_at(sensors, machine[0])->wrap_uj, 0); /* it does not say */
     end();
+}
+
+/* More than that counts as a lie of the counter, and its time as a gap. */
+static void a_zone_draws_what_it_says_or_what_its_counter_is_made_for(void **state)
+{
+    static const struct {
+        const char *says, *range;
+        uint64_t most_uw;
+    } zones[] = {{"1500000000\n", "65532610987\n", UINT64_C(6000000000)},
+                 {"4000000000\n", "65532610987\n", UINT64_C(10000000000)},
+                 {"10000000001\n", "65532610987\n", UINT64_C(65532610988) / 60},
+                 {NULL, "4294967295999999\n", UINT64_C(10000000000)}, /* of a server's psys: 1 J */
+                 {NULL, "262143328850\n", UINT64_C(262143328851) / 60},
+                 {NULL, "29999999\n", UINT64_C(1000000000)},
+                 {NULL, NULL, UINT64_C(10000000000)}};
+
+    for (size_t i = 0; i < ARRAY_LEN(zones); i++) {
+        begin(NULL, 0, "none");
+        sensors_free(sensors);
+        tree_write(&tree, CAP "intel-rapl:0/name", "psys\n");
+        tree_write(&tree, CAP "intel-rapl:0/energy_uj", "5\n");
+        if (zones[i].range)
+            tree_write(&tree, CAP "intel-rapl:0/max_energy_range_uj", zones[i].range);
+        if (zones[i].says)
+            tree_write(&tree, CAP "intel-rapl:0/constraint_0_max_power_uw", zones[i].says);
+        assert_int_equal(sensors_find(tree.fd, "powercap", &sensors, &err), 0);
+        assert_int_equal(sensors_at(sensors, find("psys"))->most_uw, zones[i].most_uw);
+        end();
+    }
 }
 
 static void a_zone_that_vanishes_and_comes_back_is_read_again(void **state)
@@ -462,6 +491,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packages_and_their_memory_make_up_a_machine),
         cmocka_unit_test(psys_is_more_than_the_packages),
+        cmocka_unit_test(a_zone_draws_what_it_says_or_what_its_counter_is_made_for),
         cmocka_unit_test(a_zone_that_vanishes_and_comes_back_is_read_again),
         cmocka_unit_test(a_file_that_only_root_may_read_says_so),
         cmocka_unit_test(limits_of_packages_are_found),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The organization's page in a real browser: a real tide-hub with its mosquitto, and areas with a real tide-power each.
+// The organization's page in a real browser: a real tide-hub with its mosquitto, and areas with a real tide-power each; for
+// weeks of days and for answers that overtake each other, a made-up hub.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { axe, CHROMIUM, eventually, launch, openPage, textOf, Wire } from "./bed.mjs";
 import { HubBed, LACKS, login, PASSWORD } from "./hub-bed.mjs";
+import { MadeHub } from "./made-hub.mjs";
 
 const POLICY = `version: 1
 org: unlp
@@ -117,6 +119,7 @@ describe("the organization's page", { skip }, () => {
 
   test("what was used is told by area, user and day", async () => {
     await go(page, "used");
+    await page.$$eval(".page.used .buttons button", (all) => all.find((x) => x.textContent === "today").click()); // no day is over here
     for (const [by, first] of [["area", /Laboratory 3/], ["day", /^20\d\d-\d\d-\d\d/], ["user", /./]]) {
       await page.$$eval(".page.used .buttons button", (all, b) => all.find((x) => x.textContent === b).click(), by);
       if (by === "user") break; // no machine tells of users here
@@ -362,5 +365,119 @@ describe("a bad connection to the hub", { skip }, () => {
     assert.match(await textOf(page, ".banner"), /log in/);
     await page.reload();
     await page.waitForSelector(".login");
+  });
+});
+
+/** It is eight in the morning; each area has drawn 1 kW all the time. */
+class AtEight extends MadeHub {
+  midnight = Date.now() - 8 * 3600e3;
+
+  usedOf(by, from, to) {
+    const row = (key, ms) => ({ key, uj: String(Math.round(ms * 1e6)), low_uj: String(Math.round(ms * 1e6)), high_uj: String(Math.round(ms * 1e6)), cost: null, gap_ms: 0 });
+    const until = Math.min(to, Date.now());
+    if (by !== "day") return this.areas.slice(0, 3).map((a) => row(a.area, until - from));
+    return super.usedOf(by, from, to).map(({ key }, i) => row(key, Math.min(until - from - i * 86400e3, 86400e3)));
+  }
+}
+
+/** Runs a test on a page that looks at a made-up hub. */
+const made = async (hub, run) => {
+  await hub.listen();
+  const browser = await launch();
+  try {
+    const page = await openPage(browser, hub.url);
+    await page.waitForSelector(".link.live");
+    await run(page);
+    assert.deepEqual(page.complaints, []);
+  } finally {
+    await browser.close();
+    hub.close();
+  }
+};
+
+describe("what was used, beside what was used before", { skip: !CHROMIUM && skip }, () => {
+  const press = (page, name) => page.$$eval(".page.used .buttons button", (all, n) => all.find((b) => b.textContent === n).click(), name);
+  const says = (page) => textOf(page, ".page.used p.small");
+
+  test("a constant load is as much as before, and today is compared with nothing", () => made(new AtEight(), async (page) => {
+    await go(page, "used");
+    for (const [name, words] of [["yesterday", /^unlp: 24\.0 kWh; as much as in the day before \(24\.0 kWh\)\.$/], ["1 week", /^unlp: 168 kWh; as much as in the week before \(168 kWh\)\.$/],
+      ["30 days", /^unlp: 720 kWh; as much as in the 30 days before \(720 kWh\)\.$/], ["today", /^unlp: 8\.\d\d kWh so far\.$/]]) {
+      await press(page, name);
+      await eventually(async () => words.test(await says(page)), name);
+    }
+  }));
+
+  test("days: each that is over is compared with that of a week before", () => made(new AtEight(), async (page) => {
+    await go(page, "used");
+    await press(page, "day");
+    const rows = () => page.$$eval(".page.used tbody tr", (all) => all.map((r) => [r.cells[1].textContent, r.cells[4].textContent].join(" ")));
+    await eventually(async () => /^(24\.0 kWh as much,){7}8\.\d\d kWh –$/.test((await rows()).join()), "seven days and today");
+    await press(page, "today");
+    await eventually(async () => /^8\.\d\d kWh –$/.test((await rows()).join()), "today alone");
+  }));
+});
+
+/** The next list tells how it was before meanwhile() began, and comes when that has ended. */
+class LateList extends MadeHub {
+  asked = [];
+
+  async answer(ask, answer) {
+    const { meanwhile } = this;
+    this.asked.push(ask.url);
+    if (ask.url !== "/v1/areas" || !meanwhile) return super.answer(ask, answer);
+    this.meanwhile = null;
+    const told = JSON.stringify(this.get("/v1/areas", new URLSearchParams()));
+    await meanwhile();
+    return answer.writeHead(200, { "Content-Type": "application/json" }).end(told);
+  }
+
+  /** A unit is lost or comes back; @told: an event says so. */
+  turn(path, state, told) {
+    const area = this.areas.find((a) => a.area === path);
+    area.state = state;
+    if (told) this.tell("state", { area: path, state });
+  }
+}
+
+describe("what happens while the list of areas is on its way", { skip: !CHROMIUM && skip }, () => {
+  const LAB1 = "unlp/f1/lab1", LAB2 = "unlp/f1/lab2";
+  const state = (page, path) => page.$eval(`.area[data-area="${path}"] .mark`, (e) => e.className.split(" ")[1]);
+  const states = async (page) => `${await state(page, LAB1)} ${await state(page, LAB2)}`;
+
+  test("an event that overtakes the list counts, also when the page has shown it meanwhile", () => {
+    const hub = new LateList();
+    return made(hub, async (page) => {
+      await eventually(async () => (await states(page)) === "connected connected", "the first list");
+      hub.turn(LAB2, "lost", false); // the list alone says so: it has come
+      hub.meanwhile = async () => {
+        hub.turn(LAB1, "lost", true);
+        await eventually(async () => (await states(page)) === "lost connected", "the event is shown before the list comes");
+      };
+      hub.tell("missed", {});
+      await eventually(async () => (await states(page)) !== "lost connected" && hub.meanwhile === null, "the list has come");
+      assert.equal(await states(page), "lost lost");
+    });
+  });
+
+  test("a policy that comes into force asks for the list behind the one that is on its way", () => {
+    const hub = new LateList();
+    return made(hub, async (page) => {
+      hub.meanwhile = async () => {
+        hub.turn(LAB2, "lost", false);
+        hub.tell("policy", { number: 9 });
+        await new Promise((over) => setTimeout(over, 500));
+      };
+      hub.tell("missed", {});
+      await eventually(async () => (await states(page)) === "connected lost", "the second list");
+    });
+  });
+
+  test("the first list is of when events come already", () => {
+    const hub = new LateList();
+    return made(hub, async () => {
+      const [stream, list] = ["/v1/events", "/v1/areas"].map((path) => hub.asked.indexOf(path));
+      assert.ok(stream >= 0 && stream < list, hub.asked.join(" "));
+    });
   });
 });

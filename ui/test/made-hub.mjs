@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hub with made-up areas that speaks the hub's REST and events: for the frame times of bench.mjs, and to work on the page
-// without a broker. The page's tests use the real one (hub.test.mjs). usage: node test/made-hub.mjs [PORT [AREAS]]
+// without a broker. The page's tests use the real one, but for times and orders that it has seldom (hub.test.mjs). usage: node test/made-hub.mjs [PORT [AREAS]]
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
@@ -10,6 +10,7 @@ import { fileURLToPath } from "node:url";
 
 const DIST = process.env.TIDE_UI_DIST ?? join(dirname(fileURLToPath(import.meta.url)), "../dist");
 const TYPES = { html: "text/html", css: "text/css", js: "text/javascript" };
+const DAY_MS = 86400e3;
 const MAY = { viewer: [], operator: ["switch"], administrator: ["switch", "policy", "users", "units"] };
 const POLICY = `version: 1
 org: unlp
@@ -102,12 +103,21 @@ export class MadeHub {
       prices: [{ from_ms: from, amount: "0.12" }, { from_ms: change, amount: "0.30" }, { from_ms: late, amount: "0.12" }] };
   }
 
+  /** When a day began here. */
+  midnight = Math.floor(Date.now() / DAY_MS) * DAY_MS;
+
+  /** Energy is counted in whole days, as by the real hub. */
+  usedIn(by, from, to) {
+    const day = (ms) => this.midnight + Math.floor((ms - this.midnight) / DAY_MS) * DAY_MS, from_ms = day(from), to_ms = day(to - 1) + DAY_MS;
+    return { from_ms, to_ms, filling: false, currency: "EUR", rows: this.usedOf(by, from_ms, to_ms) };
+  }
+
   usedOf(by, from, to) {
     const row = (key, kwh) => ({ key, uj: String(kwh * 3.6e12), low_uj: String(kwh * 3.5e12), high_uj: String(kwh * 3.7e12), cost: String(kwh * 0.14), gap_ms: 0 });
-    const days = (to - from) / 86400e3, late = to > Date.now() - 60000;
+    const days = (Math.min(to, Date.now()) - from) / DAY_MS, late = to > Date.now() - DAY_MS;
     if (by === "area") return this.areas.map((a, i) => row(a.area, days * (i ? 1 + (i % 37) / 5 : 500) * (late ? 1 : 1.1)));
     if (by === "user") return ["ada", "grace", "alan"].map((u, i) => row(u, days * (3 + i)));
-    return Array.from({ length: Math.ceil(days) }, (_, i) => row(new Date(from + i * 86400e3 + 43200e3).toISOString().slice(0, 10), 400 + 20 * (i % 7)));
+    return Array.from({ length: Math.ceil(days) }, (_, i) => row(new Date(from + i * DAY_MS + DAY_MS / 2).toISOString().slice(0, 10), 400 + 20 * (i % 7)));
   }
 
   get(path, query) {
@@ -118,7 +128,7 @@ export class MadeHub {
       { what: "floor", line: 11, text: "unlp/f1/lab1: floor 300 W" }, { what: "price", line: null, text: "0.300 EUR/kWh" }] };
     return {
       "/v1/areas": () => ({ org: "unlp", zone: "UTC", now_ms: now, currency: "EUR", areas: this.areas.map((a) => ({ ...a, switches: a.switches.map((s) => ({ ...s, may: this.role !== "viewer" && !s.always_on })) })) }),
-      "/v1/energy": () => ({ rows: this.usedOf(query.get("by"), Number(query.get("from")), Number(query.get("to"))) }),
+      "/v1/energy": () => this.usedIn(query.get("by"), Number(query.get("from")), Number(query.get("to"))),
       "/v1/policy": () => ({ number: 7, text: POLICY, made_ms: now - 86400e3, valid_until_ms: now + 6 * 86400e3 }),
       "/v1/units": () => this.areas.filter((a) => a.unit).map((a, i) => ({ name: a.unit, area: a.area, state: a.state, version: "0.9", policy: i % 9 ? 7 : 6, certificate_until_ms: now + (i % 13 ? 60 : 5) * 86400e3, revoked: i % 17 === 16 })),
       "/v1/users": () => [["ada", "administrator"], ["grace", "operator"], ["alan", "viewer"]].map(([user, role]) => ({ user, role, created_ms: now, last_ms: now - 60000 })),

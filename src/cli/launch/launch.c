@@ -13,6 +13,7 @@
 #define REGISTER_TIMEOUT_MS 2000 /* after that the program starts without a daemon */
 #define DAEMON_TIMEOUT_MS   3000
 #define SIZED               "sized"
+#define SLICES              "TIDE_SLICES" /* "0": as --no-slices */
 
 /* ---- options ---- */
 
@@ -269,13 +270,20 @@ static int set_environment(const struct launch *l, const json_t *job, const char
     return 0;
 }
 
+static bool wants_slices(const struct launch *l)
+{
+    const char *value = getenv(SLICES);
+
+    return !l->no_slices && !(value && strcmp(value, "0") == 0);
+}
+
 void launch_prepare(const struct launch *l, const json_t *job)
 {
     char agent_dir[PATH_MAX];
     struct error err = {0};
     bool agent = preload_find(agent_dir, sizeof(agent_dir), &err) == 0;
 
-    if (!l->no_slices)
+    if (wants_slices(l))
         slice_set(SLICE_LONG_NS); /* jobs that share cores take turns less often */
     if (!agent)
         cli_note(l->cmd, "the program runs with a fixed number of threads: %s", err.text);

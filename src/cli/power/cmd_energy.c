@@ -190,6 +190,7 @@ const struct command command_energy = {
     .help = "Shows the energy of your jobs (of everybody's for administrators) above the\n"
             "machine's idling, since yesterday at this time. Ended jobs are kept a year.\n"
             "Energy is kept by quarters of an hour: the one in which TIME lies counts whole.\n"
+            "The last minute is shown to administrators alone.\n"
             "\n"
             "Options:\n"
             "  -b, --by WHAT     job (the default), user, day or part; the last two are\n"

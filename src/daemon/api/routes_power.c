@@ -93,7 +93,8 @@ void routes_energy(struct request *r, struct job *none)
                                    : control_may_govern(r->daemon, &r->who);
     q.since_s = q.since_s / ENERGY_STEP_S * ENERGY_STEP_S; /* a quarter counts as a whole */
     meter_refresh(r->daemon->meter);
-    energy_history_tick(r->daemon, true);
+    /* Callers who may not see the machine's watts live are told those written each minute. */
+    energy_history_tick(r->daemon, control_may_power(r->daemon, &r->who));
     e = energy_history_query(r->daemon->energy_history, &q, &rows, &err);
     if (e < 0) {
         request_fail(r, HTTP_UNAVAILABLE, e == -ETIME ? "" : "The jobs are not concerned.", "%s",

@@ -32,7 +32,7 @@ struct backstop {
     struct powercap_limit own[LIMITS_MAX]; /* the packages' limits before ours */
     size_t n_own;
     uint64_t own_uw;     /* their sum */
-    uint64_t limit_uw;   /* ours in force; 0: none */
+    uint64_t limit_uw;   /* ours that stands, in part at least; 0: none */
     uint32_t quota_mcpu; /* of all jobs together, containers among them; 0: none */
     bool limit_failed, quota_failed;
 };
@@ -90,24 +90,28 @@ static int set_limit(struct backstop *b, uint64_t uw)
     return r;
 }
 
+/* A limit that cannot be put back now is tried again at the next step. */
 static void lift_limit(struct backstop *b)
 {
     _cleanup_fd_ int root = open_root(b->daemon);
     char path[GUARDIAN_KNOB_PATH_MAX];
+    bool all = true;
 
     for (size_t i = 0; i < b->n_own; i++)
-        if (write_number(root, b->own[i].path, b->own[i].uw) == 0 &&
-            file_path(path, sizeof(path), "%s/%s", b->daemon->config.power_root, b->own[i].path) ==
-                0)
+        if (write_number(root, b->own[i].path, b->own[i].uw) < 0)
+            all = false;
+        else if (file_path(path, sizeof(path), "%s/%s", b->daemon->config.power_root,
+                           b->own[i].path) == 0)
             guardian_forget_knob(b->daemon->guardian, path);
-    b->limit_uw = 0;
+    if (all)
+        b->limit_uw = 0;
 }
 
 static void apply_limit(struct backstop *b, uint64_t uw)
 {
     int r;
 
-    if (uw == b->limit_uw || b->limit_failed)
+    if (uw == b->limit_uw || (uw && b->limit_failed))
         return;
     if (uw == 0) {
         lift_limit(b);
@@ -128,11 +132,14 @@ static void apply_limit(struct backstop *b, uint64_t uw)
 static int set_quota(struct backstop *b, uint32_t mcpu, struct error *err)
 {
     struct daemon *d = b->daemon;
-    int r = mcpu ? cgroup_create(d->cgroup, d->group, CGROUP_CPU, err) : 0;
+    int r = fault(FAULT_GROUP_QUOTA);
 
+    if (r < 0)
+        return error_set(err, r, "set the quota: %s", strerror(-r));
+    r = mcpu ? cgroup_create(d->cgroup, d->group, CGROUP_CPU, err) : 0;
     if (r == 0)
         r = cgroup_set_quota(d->cgroup, d->group, mcpu ? mcpu : CGROUP_NO_QUOTA, err);
-    return r;
+    return r == -ENOENT && mcpu == 0 ? 0 : r; /* no group has no quota */
 }
 
 /* A job outside of the group would not be held. A process of another program's group stays. */
@@ -143,22 +150,26 @@ static void gather(struct daemon *d)
             job_group_enter(j, CGROUP_CPU, NULL);
 }
 
-/* The group's quota is what containers leave. */
+/*
+ * The group's quota is what containers leave. After a failure there is none: what may stand in the
+ * group is noted until it is lifted, which each step tries again.
+ */
 static void write_quota(struct backstop *b, uint32_t mcpu)
 {
     struct daemon *d = b->daemon;
     struct error err = {0};
     int r;
 
-    if (b->quota_failed || mcpu == job_groups_quota(d->job_groups))
+    if (b->quota_failed)
+        mcpu = 0;
+    if (mcpu == job_groups_quota(d->job_groups))
         return;
     r = set_quota(b, mcpu, &err);
-    if (r < 0 && mcpu) {
+    if (r < 0 && !b->quota_failed)
         daemon_log("no quota for the power cap: %s; it rests on jobs alone", err.text);
-        b->quota_failed = true;
-        mcpu = 0;
-    }
-    job_groups_note_quota(d->job_groups, mcpu);
+    b->quota_failed |= r < 0;
+    if (r == 0 || mcpu)
+        job_groups_note_quota(d->job_groups, mcpu);
 }
 
 /* A container that gets no share, because nothing in it reports, runs nevertheless. */
@@ -226,14 +237,15 @@ static bool has_container(const struct daemon *d)
 static void apply_quota(struct backstop *b, uint32_t mcpu)
 {
     struct daemon *d = b->daemon;
+    bool changed = mcpu != b->quota_mcpu;
 
-    if (mcpu == b->quota_mcpu)
-        return;
     b->quota_mcpu = mcpu;
-    if (mcpu)
-        gather(d);
     if (mcpu == 0)
         write_quota(b, 0);
+    if (!changed)
+        return;
+    if (mcpu)
+        gather(d);
     backstop_divide(b);
     if (has_container(d) && d->decision) /* their engines are told by the next decision */
         daemon_changed(d);

@@ -27,7 +27,11 @@ struct backstop *backstop_free(struct backstop *b);
 bool backstop_can_limit(const struct backstop *b);
 bool backstop_can_quota(const struct backstop *b);
 
-/* Sets the plan's limits. One that cannot be set is logged once; the cap then rests on jobs. */
+/*
+ * Sets the plan's limits, at each step of the cap's keeper, and without a cap at each tick. One
+ * that cannot be set is logged once; the cap then rests on jobs. One that cannot be lifted is tried
+ * again at the next call.
+ */
 void backstop_apply(struct backstop *b, const struct keeper_plan *plan);
 
 /* Lowers the quotas that jobs in containers are to have, after each decision on shares. @b may be

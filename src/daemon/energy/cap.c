@@ -312,6 +312,8 @@ static void step(struct power_caps *c)
     choose_curve(c, read);
     if (c->uw || before)
         keep(c, now);
+    else /* something of an earlier cap may be left */
+        backstop_apply(c->daemon->backstop, &c->plan);
     arm(c, now);
     arm_pace(c);
 }

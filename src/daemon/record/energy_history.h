@@ -36,7 +36,10 @@ extern const struct job_observer energy_history_observer;
 int energy_history_new(struct daemon *d, const char *dir, struct energy_history **ret);
 struct energy_history *energy_history_free(struct energy_history *h); /* takes NULL, returns NULL */
 
-/* Writes what was used since the last time, once a minute; @now: at once. @d may have none. */
+/*
+ * Writes what was used since the last time, once a minute; @now: at once, for a caller who may see
+ * that (meter_tell()). @d may have none.
+ */
 void energy_history_tick(struct daemon *d, bool now);
 
 enum energy_by { ENERGY_BY_JOB, ENERGY_BY_USER, ENERGY_BY_PART, ENERGY_BY_DAY, ENERGY_BY_MAX };

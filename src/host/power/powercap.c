@@ -15,9 +15,11 @@
 
 #define CLASS      "sys/class/powercap"
 #define LIMIT      "constraint_0_power_limit_uw"
-#define MOST_UW    UINT64_C(1000000000) /* of a zone that does not say: 1 kW */
-#define MOST_TIMES 4                    /* peaks above the long-term limit */
-#define ERROR_RAPL 30                   /* permille: of RAPL against its own rails */
+#define MOST_UW    UINT64_C(10000000000) /* of any zone: 10 kW */
+#define MOST_LEAST UINT64_C(1000000000)  /* … and at least 1 kW of one that does not say */
+#define MOST_TIMES 4                     /* peaks above the long-term limit */
+#define WRAP_S     60                    /* of a counter at high power (Intel's SDM 3B, RAPL) */
+#define ERROR_RAPL 30                    /* permille: of RAPL against its own rails */
 #define ERROR_PSYS 50
 #define UPDATE_NS  UINT64_C(1000000)
 
@@ -78,14 +80,24 @@ static uint32_t describe(const struct sensors *s, const char *zone, struct senso
     return part_of(own);
 }
 
+/* A zone that does not say how much it draws has a counter that is made for it. */
+static uint64_t most_of(const struct sensors *s, const char *zone, uint64_t wrap_uj)
+{
+    uint64_t watts, made_for = wrap_uj ? wrap_uj / WRAP_S : MOST_UW;
+
+    if (zone_u64(s, zone, "constraint_0_max_power_uw", &watts) == 0 && watts > 0 &&
+        watts <= MOST_UW)
+        return watts < MOST_UW / MOST_TIMES ? watts * MOST_TIMES : MOST_UW;
+    return made_for < MOST_LEAST ? MOST_LEAST : made_for < MOST_UW ? made_for : MOST_UW;
+}
+
 static void add_zone(struct sensors *s, const char *zone)
 {
     struct sensor sensor = {.kind = SENSOR_POWERCAP,
                             .counts = true,
-                            .most_uw = MOST_UW,
                             .period_ns = UPDATE_NS,
                             .error_permille = ERROR_RAPL};
-    uint64_t range, watts;
+    uint64_t range;
 
     if (file_path(sensor.path, sizeof(sensor.path), CLASS "/%s/energy_uj", zone) < 0)
         return;
@@ -94,8 +106,7 @@ static void add_zone(struct sensors *s, const char *zone)
         sensor.error_permille = ERROR_PSYS;
     if (zone_u64(s, zone, "max_energy_range_uj", &range) == 0 && range > 0 && range < UINT64_MAX)
         sensor.wrap_uj = range + 1;
-    if (zone_u64(s, zone, "constraint_0_max_power_uw", &watts) == 0 && watts > 0 && watts < MOST_UW)
-        sensor.most_uw = watts * MOST_TIMES;
+    sensor.most_uw = most_of(s, zone, sensor.wrap_uj);
     sensors_add(s, &sensor);
 }
 

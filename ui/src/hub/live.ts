@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The present state of the hub's areas: the whole list at first, after each break of the stream, and seldom; in between
- * the parts of it that events bring, which are told at most once a second. A stream's heartbeat is hidden from scripts,
- * so a small question every few seconds tells a slow connection, a lost one, and a session that has ended.
+ * The present state of the hub's areas: the whole list whenever a stream of events begins, and seldom; in between the
+ * parts of it that events bring, which are told at most once a second. An event that comes while the list is fetched may
+ * be newer than the list, and is kept. A stream's heartbeat is hidden from scripts, so a small question every few
+ * seconds tells a slow connection, a lost one, and a session that has ended.
  */
 import { get, Problem, Session } from "../api";
 import type { Connection, Link } from "../frame";
@@ -41,6 +42,7 @@ export class HubLive implements Connection {
   private asker = 0;
   private whole = 0;
   private fetching = false;
+  private stale = false; // the list that is fetched may be too old
 
   constructor(readonly session: Session) {}
 
@@ -55,7 +57,6 @@ export class HubLive implements Connection {
   start(): void {
     document.addEventListener("visibilitychange", () => !document.hidden && this.askSoon(0));
     window.addEventListener("online", () => this.askSoon(0));
-    void this.fetchAll();
     this.listen();
     this.askSoon(ASK_MS);
   }
@@ -84,7 +85,7 @@ export class HubLive implements Connection {
       const area = this.byPath.get(path);
       if (area) Object.assign(area, part);
     }
-    this.pending.clear();
+    if (!this.fetching) this.pending.clear();
   }
 
   private setLink(link: Link, problem: Problem | null = null): void {
@@ -100,17 +101,23 @@ export class HubLive implements Connection {
     this.setLink(problem.status === 401 ? "ended" : "lost", problem);
   }
 
+  /** While a list is on its way, it is asked for once more behind that. */
   async fetchAll(): Promise<void> {
-    if (this.fetching || this.link === "ended") return;
-    this.fetching = true;
-    try {
-      this.take(await get<Areas>("/v1/areas"));
-      this.whole = this.looked = Date.now();
-      if (this.link !== "slow") this.setLink("live");
-    } catch (error) {
-      this.failed(error);
+    this.stale = true;
+    while (this.stale && !this.fetching && this.link !== "ended") {
+      this.merge(); // older than the list
+      this.stale = false;
+      this.fetching = true;
+      try {
+        this.take(await get<Areas>("/v1/areas"));
+        this.whole = this.looked = Date.now();
+        if (this.link !== "slow") this.setLink("live");
+      } catch (error) {
+        this.failed(error);
+      }
+      this.fetching = false;
+      this.merge(); // what came meanwhile
     }
-    this.fetching = false;
   }
 
   private take(all: Areas): void {
@@ -119,7 +126,6 @@ export class HubLive implements Connection {
     this.zone = all.zone;
     this.currency = all.currency ?? "";
     this.areas = all.areas;
-    this.pending.clear();
     this.byPath.clear();
     this.below.clear();
     for (const area of all.areas) this.byPath.set(area.area, area);
@@ -156,14 +162,13 @@ export class HubLive implements Connection {
     }
     clearTimeout(slow);
     this.tellSoon(); // views look at what no event tells
-    if (Date.now() - this.whole > WHOLE_MS && !document.hidden) void this.fetchAll();
+    if (Date.now() - this.whole > WHOLE_MS && !this.fetching && !document.hidden) void this.fetchAll();
     this.askSoon(this.link === "lost" ? AGAIN_MS : document.hidden ? HIDDEN_MS : ASK_MS);
   }
 
   /** A browser tries again by itself when a stream breaks, but not when it was refused. */
   private listen(): void {
     const events = new EventSource("/v1/events");
-    let broken = false;
     const on = <T>(type: string, take: (data: T) => void) => events.addEventListener(type, (event) => {
       let data: T;
       try {
@@ -176,7 +181,7 @@ export class HubLive implements Connection {
       this.tellSoon();
     });
     const part = (data: Partial<Area> & { area: string }) => {
-      if (!this.byPath.has(data.area)) return void (Date.now() - this.whole > ANEW_MS && this.fetchAll());
+      if (!this.byPath.has(data.area) && !this.fetching) return void (Date.now() - this.whole > ANEW_MS && this.fetchAll());
       this.pending.set(data.area, { ...this.pending.get(data.area), ...data });
     };
     on("state", part);
@@ -191,12 +196,8 @@ export class HubLive implements Connection {
       this.happened.unshift(data);
       this.happened.splice(HAPPENED_MAX);
     });
-    events.onopen = () => {
-      if (broken) void this.fetchAll();
-      broken = false;
-    };
+    events.onopen = () => void this.fetchAll(); // a list from before would lack what happened in between
     events.onerror = () => {
-      broken = true;
       this.askSoon(0);
       if (events.readyState !== EventSource.CLOSED) return;
       if (this.link !== "ended") setTimeout(() => this.listen(), AGAIN_MS);

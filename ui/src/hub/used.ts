@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* View Used: kWh and cost by area, user and day, beside the same of a week (or of as long a time) before. */
+/* View Used: kWh and cost by area, user and day: today so far, or days that are over, beside as many days before (each day beside that of a week before). */
 import { get } from "../api";
 import { h, Rows, setText } from "../dom";
 import { duration, energy, number, UNKNOWN } from "../format";
@@ -12,7 +12,7 @@ type By = "area" | "user" | "day";
 interface Shown extends UsedRow { before: number | null }
 
 const DAY_MS = 86400000, WEEK_MS = 7 * DAY_MS;
-const SPANS: readonly (readonly [string, number])[] = [["1 day", DAY_MS], ["1 week", WEEK_MS], ["30 days", 30 * DAY_MS], ["1 year", 365 * DAY_MS]];
+const SPANS: readonly (readonly [string, number])[] = [["today", 0], ["yesterday", DAY_MS], ["1 week", WEEK_MS], ["30 days", 30 * DAY_MS], ["1 year", 365 * DAY_MS]];
 const ROWS_MAX = 200;
 const AGAIN_MS = 60000;
 const NAMES = ["Energy", "Between", "Cost", "Than before", "Gaps"];
@@ -70,15 +70,18 @@ export class UsedPage implements Page {
     void this.fetch();
   }
 
+  /** The hub counts whole days of its own zone, which today's answer tells. A day that is not over is compared with none. */
   private async fetch(): Promise<void> {
     const by = this.by.value, span = this.span.value, now = Date.now(), back = by === "day" ? WEEK_MS : span;
-    const ask = (from: number, to: number) => get<{ rows: UsedRow[] }>(`/v1/energy?by=${by}&from=${Math.round(from)}&to=${Math.round(to)}`);
+    const days = (first: number, last: number) => get<{ from_ms: number; rows: UsedRow[] }>(`/v1/energy?by=${by}&from=${first}&to=${last + 1}`);
     this.looked = now;
     try {
-      const [here, before] = await Promise.all([ask(now - span, now), ask(now - span - back, by === "day" ? now : now - back)]);
+      const today = await days(now, now);
+      const last = today.from_ms - DAY_MS / 2, first = last - span + DAY_MS; // noons: some days have 23 or 25 hours
+      const over = span ? (await days(first, last)).rows : [], past = byKey(span ? (await days(first - back, last - back)).rows : []);
       if (by !== this.by.value || span !== this.span.value) return;
-      const past = byKey(before.rows);
-      this.told = here.rows.map((row) => ({ ...row, before: past.get(by === "day" ? weekBefore(row.key) : row.key) ?? null }));
+      this.told = over.map((row) => ({ ...row, before: past.get(by === "day" ? weekBefore(row.key) : row.key) ?? null }));
+      if (!span || by === "day") this.told.push(...today.rows.map((row) => ({ ...row, before: null })));
       if (by !== "day") this.told.sort((a, b) => (amount(b.uj) ?? -1) - (amount(a.uj) ?? -1));
       this.draw();
     } catch (error) {
@@ -90,10 +93,10 @@ export class UsedPage implements Page {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = this.told.filter((row) => words.every((word) => this.nameOf(row.key).toLowerCase().includes(word)));
     const root = this.by.value === "area" ? this.told.find((row) => row.key === this.live.org) : undefined, parts: string[] = [];
-    if (root) parts.push(`${this.live.org}: ${joules(root.uj)}${root.cost === null ? "" : `, ${money(root.cost, this.live.currency)}`}; ${compared(amount(root.uj), root.before, this.span.value)}`);
+    if (root) parts.push(`${this.live.org}: ${joules(root.uj)}${root.cost === null ? "" : `, ${money(root.cost, this.live.currency)}`}${this.span.value ? `; ${compared(amount(root.uj), root.before, this.span.value)}` : " so far."}`);
     if (wanted.length > ROWS_MAX) parts.push(`The first ${ROWS_MAX} of ${number(wanted.length)} rows: find others by name.`);
     if (this.by.value === "user" && !this.live.administrator) parts.push("You see your own energy; administrators see everybody's.");
-    if (!wanted.length) parts.push(words.length ? "No row has all these words." : "Nothing is known of this window.");
+    if (!wanted.length) parts.push(words.length ? "No row has all these words." : this.span.value ? "Nothing is known of this window, which ends with yesterday." : "Nothing is known of today yet.");
     setText(this.says, parts.join(" "));
     this.rows.show(wanted.slice(0, ROWS_MAX));
   }
