@@ -29,33 +29,16 @@ def tided(place):
 @pytest.fixture
 def program(run):  # noqa: F811
     def start(**env):
-        started = run(PYTHON, WORK, OMP_WAIT_POLICY="passive", **env)
+        started = run(PYTHON, WORK, backend="ggml", OMP_WAIT_POLICY="passive", **env)
         started.expect("begun")
-        eventually(lambda: row(started))
+        eventually(lambda: started.row())
         return started
     return start
 
 
-def row(program):
-    return next((b for b in program.job()["backends"] if b["name"] == "ggml"), None)
-
-
-def becomes(program, **values):
-    def as_wanted():
-        shown = row(program)
-        return shown and all(shown[name] == value for name, value in values.items()) and shown
-    return eventually(as_wanted)
-
-
-def ask(program, *expressions):
-    program.tell(f"say('answer', {', '.join(expressions)})")
-    answer = program.expect("answer")[1:]
-    return answer[0] if len(answer) == 1 else answer
-
-
 def follows(program, threads, expected=None, copy="copy"):
     assert program.set(threads)[1]["status"] in ("done", "waiting")
-    eventually(lambda: ask(program, f"{copy}.compute()") == str(expected or threads))
+    eventually(lambda: program.ask(f"{copy}.compute()") == str(expected or threads))
 
 
 def stock_results():
@@ -66,14 +49,14 @@ def stock_results():
 
 def test_each_graph_follows_the_target(program):
     started = program()
-    shown = row(started)
-    assert shown["malleable"] and shown["max"] == ASKED and shown["version"] == ask(started, "copy.version().decode()")
-    assert ask(started, "copy.compute()") == str(ASKED)
+    shown = started.row()
+    assert shown["malleable"] and shown["max"] == ASKED and shown["version"] == started.ask("copy.version().decode()")
+    assert started.ask("copy.compute()") == str(ASKED)
     for threads in (3, 1, 5, 2):
         follows(started, threads)
-        becomes(started, active=threads, target=threads)
+        started.becomes(active=threads, target=threads)
     follows(started, 8, ASKED)
-    becomes(started, active=ASKED, target=ASKED)
+    started.becomes(active=ASKED)
     started.end()
 
 
@@ -84,9 +67,9 @@ def test_a_graph_that_runs_keeps_its_number_and_is_waited_for(program):
     started.expect("within")
     assert started.set(2, deadline_ms=100)[1]["status"] != "done"
     eventually(lambda: started.job()["note"].startswith("waiting for a safe point"))
-    becomes(started, active=4, target=2)
+    started.becomes(active=4, target=2)
     assert started.expect("ran")[1:] == ["4", "2"]
-    becomes(started, active=2, target=2, note="")
+    started.becomes(active=2, target=2, note="")
 
 
 def test_a_pool_of_the_program(program):
@@ -94,15 +77,15 @@ def test_a_pool_of_the_program(program):
     started.tell(f"copy.use_pool({ASKED})")
     for threads in (2, 5, 1):
         follows(started, threads)
-    assert row(started)["malleable"]
+    assert started.row()["malleable"]
 
 
 def test_a_plan_that_is_kept_keeps_its_number_and_nobody_waits_for_it(program):
     started = program()
     follows(started, 5)
-    started.tell("plan = copy.backend_graph_plan_create(copy.backend, copy.graph)")
+    assert started.ask("globals().update(plan=copy.backend_graph_plan_create(copy.backend, copy.graph))") == "None"
     follows(started, 2)
-    assert ask(started, "copy.compute_kept(plan)", "copy.compute()") == ["5", "2"]
+    assert started.ask("copy.compute_kept(plan)", "copy.compute()") == ["5", "2"]
     assert started.set(3)[1]["status"] == "done"
 
 
@@ -112,13 +95,13 @@ def test_two_copies_in_a_process(program):
     for threads in (2, 4):
         follows(started, threads)
         follows(started, threads, copy="second")
-    assert row(started)["note"] == ""
+    assert started.row()["note"] == ""
 
 
 def test_the_child_of_a_fork_computes(program):
     started = program()
     follows(started, 3)
-    assert ask(started, "child()", "copy.compute()") == ["1", "3"]
+    assert started.ask("child()", "copy.compute()") == ["1", "3"]
 
 
 def test_300_targets_and_each_result_is_that_of_its_number_bit_for_bit(program):

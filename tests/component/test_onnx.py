@@ -28,35 +28,18 @@ def tided(place):
 @pytest.fixture
 def program(run):  # noqa: F811
     def start(*words, **env):
-        started = run(PYTHON, WORK, *words, **env)
+        started = run(PYTHON, WORK, *words, backend="onnxruntime", **env)
         started.expect("begun")
-        eventually(lambda: (shown := row(started)) and shown["version"])
+        eventually(lambda: (shown := started.row()) and shown["version"])
         return started
     return start
-
-
-def row(program):
-    return next((b for b in program.job()["backends"] if b["name"] == "onnxruntime"), None)
-
-
-def becomes(program, **values):
-    def as_wanted():
-        shown = row(program)
-        return shown and all(shown[name] == value for name, value in values.items()) and shown
-    return eventually(as_wanted)
-
-
-def ask(program, *expressions, guard=GUARD_S):
-    program.tell(f"say('answer', {', '.join(expressions)})")
-    answer = program.expect("answer", guard=guard)[1:]
-    return answer[0] if len(answer) == 1 else answer
 
 
 def follows(program, threads, expected=None):
     expected = expected or threads
     assert program.set(threads)[1]["status"] == "done"
-    becomes(program, target=expected, active=expected)
-    eventually(lambda: int(ask(program, "team()")) <= expected)
+    program.becomes(active=expected)
+    eventually(lambda: int(program.ask("team()")) <= expected)
 
 
 def plain(expression, **env):
@@ -74,41 +57,41 @@ def random_targets(program, seed, count=300):
 
 def test_loops_follow_the_target(program):
     started = program()
-    shown = row(started)
+    shown = started.row()
     assert shown["malleable"] and shown["max"] == 8 and shown["version"].startswith("1.")
     for threads in (3, 1, 8, 2, 5):
         follows(started, threads)
         if threads > 1 and CORES > 1:  # a helper that comes too late for all loops has used no time
-            eventually(lambda: int(ask(started, "team()")) > 1)
+            eventually(lambda: int(started.ask("team()")) > 1)
     started.end()
 
 
 def test_the_sessions_number_is_the_most(program):
     started = program(3)
-    assert row(started)["max"] == 3
+    assert started.row()["max"] == 3
     follows(started, 8, 3)
     follows(started, 2)
 
 
 def test_what_the_user_has_set_is_the_most(program):
     started = program(0, ORT_INTRA_OP_NUM_THREADS="4")
-    assert row(started)["max"] == 4
+    assert started.row()["max"] == 4
     follows(started, 6, 4)
     follows(started, 1)
 
 
 def test_a_size_that_tide_has_chosen_may_grow(program):
     started = program(0, **SIZED_BY_TIDE)
-    assert row(started)["max"] == 8
+    assert started.row()["max"] == 8
     follows(started, 2)
     follows(started, 8)
-    assert ask(started, "os.environ['ORT_INTRA_OP_NUM_THREADS']") == "3"
+    assert started.ask("os.environ['ORT_INTRA_OP_NUM_THREADS']") == "3"
 
 
 def test_a_session_of_one_thread_has_no_pool(run, tided):  # noqa: F811
-    started = run(PYTHON, WORK, 1)
+    started = run(PYTHON, WORK, 1, backend="onnxruntime")
     started.expect("begun")
-    assert ask(started, "team()") == "1"
+    assert started.ask("team()") == "1"
     assert not [b for j in tided.jobs() for b in j["backends"] if b["name"] == "onnxruntime"]
     started.end()
 
@@ -119,19 +102,19 @@ def test_results_are_bitwise_stocks_whatever_the_targets(program, made):
     want = plain(f"digests(session(8, {made}), 200)")
     started = program()
     started.tell(f"one = session(8, {made})")
-    assert [ask(started, "digests(one, 200)")] == want  # the target has not moved
+    assert [started.ask("digests(one, 200)")] == want  # the target has not moved
     started.tell("say('sum', digests(one, 200))")
     random_targets(started, 7)
     assert started.expect("sum", guard=10 * GUARD_S)[1:] == want
     for threads in (1, 3):
         follows(started, threads)
-        assert [ask(started, "digests(one, 200)")] == want
+        assert [started.ask("digests(one, 200)")] == want
     started.end()
 
 
 def test_a_pool_that_begins_small_computes_as_stocks_large_one(program):
     started = program(0, **SIZED_BY_TIDE)
-    assert [ask(started, "digests(main_session, 20)")] == plain("digests(session(8), 20)")
+    assert [started.ask("digests(main_session, 20)")] == plain("digests(session(8), 20)")
 
 
 def test_loops_that_the_pools_own_threads_lead(program):
@@ -140,7 +123,7 @@ def test_loops_that_the_pools_own_threads_lead(program):
     started = program()
     for threads in (1, 4):
         follows(started, threads)
-        assert ask(started, "*(asynchronously(main_session, step) for step in range(20))") == want
+        assert started.ask("*(asynchronously(main_session, step) for step in range(20))") == want
     follows(started, 2)
 
 
@@ -171,7 +154,7 @@ def test_a_step_that_fails_changes_nothing(program):
     started.tell("failing = session(8, picking())")
     for threads in (5, 1, 3):
         follows(started, threads)
-        assert ask(started, "all(fails(failing) for _ in range(20))") == "True"
+        assert started.ask("all(fails(failing) for _ in range(20))") == "True"
     follows(started, 8)
     started.end()
 
@@ -181,7 +164,7 @@ def test_the_child_of_a_fork_computes_and_the_parent_follows(program):
     started = program()
     for threads in (4, 1):
         follows(started, threads)
-        assert [ask(started, "in_child()")] == want
+        assert [started.ask("*in_child(lambda: digests(session(), 3))")] == want
     follows(started, 3)
     started.end()
 
@@ -190,7 +173,7 @@ def test_the_child_of_a_fork_computes_and_the_parent_follows(program):
 def test_workers_do_not_bind_themselves(program):
     made = "session(3, session__intra_op_thread_affinities='1;2')"
     assert plain(f"(lambda one: bound())({made})") == ["2"], "stock does not bind them"
-    assert ask(program(), f"(lambda one: bound())({made})") == "0"
+    assert program().ask(f"(lambda one: bound())({made})") == "0"
 
 
 @pytest.fixture
@@ -205,22 +188,22 @@ def library(tmp_path):
 def test_an_unknown_library_is_left_alone(run, library):  # noqa: F811
     started = run(PYTHON, "-c", f"import ctypes; print('said', ctypes.CDLL({str(library)!r}).answer(), flush=True); input()")
     assert started.expect("said") == ["said", "42"]
-    shown = becomes(started, malleable=False)
+    shown = started.becomes(malleable=False)
     assert shown["note"] == "moldable: an unknown ONNX Runtime" and shown["version"] == "9.9.9"
 
 
 def test_beside_an_unknown_library_pools_have_their_own_number(program, library):
     started = program()
     follows(started, 1)
-    assert ask(started, f"ctypes.CDLL({str(library)!r}).answer()") == "42"
-    becomes(started, malleable=False, target=8)
+    assert started.ask(f"ctypes.CDLL({str(library)!r}).answer()") == "42"
+    started.becomes(malleable=False, target=8)
     if CORES > 1:
-        eventually(lambda: int(ask(started, "team()")) > 1)
+        eventually(lambda: int(started.ask("team()")) > 1)
 
 
 def test_the_agent_can_be_turned_off(run, tided):  # noqa: F811
-    started = run(PYTHON, WORK, TIDE_DISABLE="1")
+    started = run(PYTHON, WORK, backend="onnxruntime", TIDE_DISABLE="1")
     started.expect("begun")
-    assert [ask(started, "digests(main_session, 5)")] == plain("digests(session(), 5)")
+    assert [started.ask("digests(main_session, 5)")] == plain("digests(session(), 5)")
     assert tided.jobs() == []
     started.end()

@@ -174,22 +174,22 @@ def test_the_bits_are_stocks_with_the_same_number(torch_program):
     program = torch_program()
     program.shown()
     own = program.ask("own")
-    stock = {n: plain("training", "100", *n) for n in ((), ("1",), ("5",))}
+    stock = {n: plain("training", "40", *n) for n in ((), ("1",), ("5",))}
     assert stock["1",] != stock["5",], "the training does not show the number"
     for n in ("1", "5"):
         program.follows(int(n))
-        assert program.ask("*training(100)") == stock[n,]
+        assert program.ask("*training(40)") == stock[n,]
     program.follows(int(own))
-    assert program.ask("*training(100)") == stock[()]
+    assert program.ask("*training(40)") == stock[()]
 
 
 def test_a_training_whose_target_never_moves_is_bitwise_stocks(torch_program):
-    stock, own = plain("training", "100"), str(len(os.sched_getaffinity(0)))
+    stock, own = plain("training", "40"), str(len(os.sched_getaffinity(0)))
     program = torch_program(TIDE_MAX=own)
     if program.ask("own") != own:
         pytest.skip("PyTorch has another number by itself than there are cores")
     program.becomes(target=int(own), active=int(own))
-    assert program.ask("*training(100)") == stock
+    assert program.ask("*training(40)") == stock
 
 
 def test_random_targets_leave_the_loss_in_the_range_of_fixed_numbers(torch_program):

@@ -42,22 +42,11 @@ def work(compiled):
 @pytest.fixture
 def program(work, run, library):  # noqa: F811
     def start(*options, **env):
-        started = run(work(*options), **library, **env)
+        started = run(work(*options), backend="tbb", **library, **env)
         started.expect("ready")
-        eventually(lambda: row(started))
+        eventually(lambda: started.row())
         return started
     return start
-
-
-def row(program):
-    return next((b for b in program.job()["backends"] if b["name"] == "tbb"), None)
-
-
-def becomes(program, **values):
-    def as_wanted():
-        shown = row(program)
-        return shown and all(shown[name] == value for name, value in values.items()) and shown
-    return eventually(as_wanted)
 
 
 def teams(program, loops=5):
@@ -83,14 +72,14 @@ def threads_of(program):
 
 def test_loops_have_as_many_threads_as_the_target_says(program, library):
     started = program()
-    shown = row(started)
+    shown = started.row()
     assert shown["malleable"] and shown["max"] == CORES
     assert shown["version"].startswith("2023." if library else "2021.")
     for threads in (1, 2, 1):
         follows(started, threads)
-        becomes(started, active=threads, target=threads)
+        started.becomes(active=threads, target=threads)
     follows(started, 8, CORES)
-    becomes(started, active=CORES, target=CORES)
+    started.becomes(active=CORES)
     started.end()
 
 
@@ -127,10 +116,10 @@ def test_tasks_that_nobody_waits_for_are_done_with_one_thread(program):
 
 
 def test_a_program_that_asks_for_the_limit_keeps_it(work, run, library):  # noqa: F811
-    started = run(work("-DASKS"), **library)
+    started = run(work("-DASKS"), backend="tbb", **library)
     started.expect("limit", CORES)
     started.expect("ready")
-    shown = becomes(started, malleable=False)
+    shown = started.becomes(malleable=False)
     assert shown["note"] == "moldable: the program asks oneTBB for its limit"
     started.set(1, deadline_ms=100)
     assert teams(started)[1] == CORES
@@ -141,7 +130,7 @@ def test_a_library_that_asks_meets_the_programs_own_limit(program, work):
     follows(started, 1)
     started.tell(f"load {work('-DLIBRARY', '-shared', '-fPIC')}")
     started.expect("limit", CORES)
-    assert "asks oneTBB for its limit" in becomes(started, malleable=False)["note"]
+    assert "asks oneTBB for its limit" in started.becomes(malleable=False)["note"]
     eventually(lambda: teams(started)[1] == CORES)
 
 
@@ -157,7 +146,7 @@ def test_the_child_of_a_fork_and_its_parent_go_on(program):
 
 def test_threads_that_tcm_gives_are_left_alone(program):
     started = program(TCM_ENABLE="1")
-    assert row(started)["note"] == "moldable: TCM decides about oneTBB's threads"
+    assert started.row()["note"] == "moldable: TCM decides about oneTBB's threads"
 
 
 def test_a_program_may_end_at_any_moment(program):

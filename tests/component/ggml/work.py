@@ -9,20 +9,19 @@ import ctypes
 import hashlib
 import os
 import pathlib
-import queue
 import random
 import sys
 import sysconfig
-import threading
 import time
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+from statements import goes_on, lines, listen, say  # noqa: E402, F401 (statements use them)
 
 ASKED = 6
 PACKAGES = pathlib.Path(sysconfig.get_path("platlib"))
 FIRST = next((PACKAGES / "pywhispercpp.libs").glob("libggml-cpu-*.so*"))
 SECOND = PACKAGES / "libggml-cpu.so"  # the same library once more, under another name
 F32, EACH_THREAD = 0, -1
-
-lines = queue.Queue()
 
 
 class Params(ctypes.Structure):
@@ -51,10 +50,6 @@ FUNCTIONS = {
     "ggml_threadpool_new": (POINTER, POINTER),
     "ggml_version": (ctypes.c_char_p,),
 }
-
-
-def say(*words):
-    print(*words, flush=True)
 
 
 class Copy:
@@ -139,13 +134,8 @@ if sys.argv[1:2] == ["results"]:
         copy.backend_cpu_set_n_threads(copy.backend, n)
         say(f"{copy.compute()}:{copy.digest()}")
 else:
-    threading.Thread(target=lambda: ([lines.put(line) for line in sys.stdin], lines.put(None)), daemon=True).start()
+    listen()
     copy.compute()
     say("begun")
-    while True:
+    while goes_on(globals()):
         copy.compute()
-        if not lines.empty():
-            line = lines.get()
-            if line is None:
-                break
-            exec(line, globals())

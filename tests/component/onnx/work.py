@@ -8,7 +8,6 @@ import ctypes  # noqa: F401 (for statements)
 import hashlib
 import os
 import pathlib
-import queue
 import sys
 import threading
 import time
@@ -16,12 +15,10 @@ import time
 import numpy
 import onnxruntime
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent))
+from statements import goes_on, in_child, listen, say  # noqa: E402, F401 (statements use them)
+
 WIDTH, BATCH = 512, 64
-lines = queue.Queue()
-
-
-def say(*words):
-    print(*words, flush=True)
 
 
 # ---- models, as protocol buffers have them (onnx.proto3), without the package onnx ----
@@ -158,17 +155,6 @@ def side_by_side(sessions, steps):
     return results
 
 
-def in_child():
-    """A child of a fork computes with a session of its own."""
-    ours, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.write(theirs, digests(session(), 3).encode())
-        os._exit(0)
-    os.waitpid(pid, 0)
-    return os.read(ours, 100).decode()
-
-
 # ---- which threads take part ----
 
 def tasks():
@@ -206,19 +192,13 @@ def main():
     main_session = session(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
     main_inputs = inputs(main_session, 0)
     say("begun")
-    while True:
+    while goes_on(globals()):
         main_session.run(None, main_inputs)
-        if not lines.empty():
-            line = lines.get()
-            if line is None:
-                return
-            exec(line, globals())
         time.sleep(0)
 
 
 if sys.argv[1:2] == ["say"]:
     say("answer", eval(sys.argv[2]))
 else:
-    stdin = os.fdopen(os.dup(0))  # children of a fork close sys.stdin, which a thread is not to hold then
-    threading.Thread(target=lambda: ([lines.put(line) for line in stdin], lines.put(None)), daemon=True).start()
+    listen()
     main()
