@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real tided linked to a real area: it gets a lease, obeys it, and its energy goes up."""
+import http.server
+import json
 import pathlib
+import socketserver
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -95,6 +100,73 @@ def test_who_was_shrunk_for_the_cap_goes_up_to_the_area_and_its_parent(bed, prog
     job.end()
     parent.wait(lambda p: not p.shrunk[-1]["nodes"])
     assert not [line for line in link.lines if "not understood" in line]
+
+
+class SlowTided(socketserver.ThreadingUnixStreamServer):
+    """A tided that takes its time for its first lease: .release lets it answer. `told`: the watts of each lease."""
+    daemon_threads = True
+
+    def __init__(self, path):
+        self.told, self.asked, self.release = [], threading.Event(), threading.Event()
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self, status, body):
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(text)))
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(text)
+                self.close_connection = True
+
+            def do_PUT(self):
+                lease = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.asked.set()
+                outer.release.wait(4)  # tide-power waits five seconds
+                outer.told.append(lease["uw"])
+                self.answer(200, {})
+
+            def do_GET(self):
+                self.answer(404, {"error": {"message": "not here", "hint": ""}})
+            do_POST = do_GET
+
+            def log_message(self, *words):
+                pass
+        super().__init__(str(path), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+def test_a_lease_that_comes_while_tided_is_told_another_is_told_before_it_is_acknowledged(bed, program, tmp_path):  # noqa: F811
+    broker = bed.broker()
+    parent = bed.keep(Parent(broker, "m1"))
+    tided = SlowTided(tmp_path / "api.sock")
+    try:
+        bed.keep(Unit(program, tmp_path / "link", f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
+                                                  f"[tided]\nsocket = {tmp_path}/api.sock\n"))
+        parent.wait(lambda p: p.asks)
+
+        def lend(number, watts):
+            ask = parent.asks[-1]
+            broker.publish("tide/1/m1/down/lease", json.dumps(
+                {"v": 1, "boot": ask["boot"], "stamp": ask["stamp"], "number": number, "uw": watts * W, "floor": 30 * W,
+                 "ttl": 30000, "kind": "breaker"}))
+
+        lend(1, 80)
+        assert tided.asked.wait(30)
+        lend(2, 60)  # smaller; tided still has the first one in hand
+        time.sleep(0.5)
+        tided.release.set()
+        parent.wait(lambda p: any(a["number"] == 2 and a["kept"] for a in p.acks))
+        assert tided.told[-1] == 60 * W, (tided.told, parent.acks)
+        assert not [a for a in parent.acks if a["number"] == 1 and a["uw"] == 60 * W]
+    finally:
+        tided.release.set()
+        tided.shutdown()
+        tided.server_close()
 
 
 def enrol(program, *words):  # noqa: F811

@@ -53,7 +53,8 @@ struct machine {
     struct tenure tenure;
     struct lease_message lease; /* the newest that was taken */
     bool wanted, kept;          /* tided has to be told; tided keeps it */
-    bool asking;                /* tided is being told */
+    struct lease_message told;  /* tided was told last … */
+    bool asking;                /* … and has not answered yet */
     uint64_t asked_ns;
     struct total total[POINTS];
     uint64_t draw_uw;  /* 0: not known */
@@ -79,6 +80,11 @@ static void acknowledge(struct machine *m, bool kept)
     m->send(m->arg, TOPIC_ACK, payload_ack_text(&ack));
 }
 
+static bool same_lease(const struct lease_message *a, const struct lease_message *b)
+{
+    return a->number == b->number && a->stamp_ns == b->stamp_ns;
+}
+
 /* tided counts the rest of the lease from when it is told. */
 static void tell_tided(struct machine *m)
 {
@@ -97,6 +103,7 @@ static void tell_tided(struct machine *m)
     if (rest.floor_uw > rest.uw)
         rest.floor_uw = rest.uw;
     m->asking = true;
+    m->told = m->lease;
     tided_ask(m->tided, TIDED_LEASE, payload_lease_text(&rest));
 }
 
@@ -104,20 +111,20 @@ void machine_got_lease(struct machine *m, const struct mqtt_message *message)
 {
     struct lease_message lease;
     struct error err;
-    bool same;
+    bool again;
 
     if (payload_lease_read(message->bytes, message->len, &lease, &err) < 0) {
         unit_log("a message of the parent is ignored: %s", err.text);
         return;
     }
-    same = lease.number == m->lease.number && lease.stamp_ns == m->lease.stamp_ns;
+    again = same_lease(&lease, &m->lease);
     if (tenure_take(&m->tenure, &lease, clock_boot_ns()) < 0)
         return; /* late or overtaken: both are normal */
-    if (same && m->kept) {
+    if (again && m->kept) {
         acknowledge(m, true); /* the first acknowledgement was lost */
         return;
     }
-    if (same)
+    if (again)
         return; /* tided is at it */
     m->lease = lease;
     m->wanted = true;
@@ -134,15 +141,17 @@ static void reading_answered(struct machine *m, int status, const char *body)
 static void lease_answered(struct machine *m, int status, const char *body)
 {
     m->asking = false;
-    if (status == 200 && m->wanted) {
+    if (status != 200 && status != 202)
+        complain(m, body);
+    if (!same_lease(&m->told, &m->lease)) {
+        tell_tided(m); /* another one came meanwhile; what tided said is not about it */
+    } else if (status == 200 && m->wanted) {
         m->wanted = false;
         m->kept = true;
         complain(m, "");
         acknowledge(m, true);
     } else if (status == 202) {
         acknowledge(m, false); /* not yet; tided is told again in a second */
-    } else if (status != 200) {
-        complain(m, body);
     }
 }
 
