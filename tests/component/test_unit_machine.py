@@ -102,12 +102,13 @@ def test_who_was_shrunk_for_the_cap_goes_up_to_the_area_and_its_parent(bed, prog
     assert not [line for line in link.lines if "not understood" in line]
 
 
-class SlowTided(socketserver.ThreadingUnixStreamServer):
-    """A tided that takes its time for its first lease: .release lets it answer. `told`: the watts of each lease."""
+class PlayedTided(socketserver.ThreadingUnixStreamServer):
+    """Takes its time for its first lease: .release lets it answer. `told`: the watts of each lease; `power`: what it answers
+    about power."""
     daemon_threads = True
 
     def __init__(self, path):
-        self.told, self.asked, self.release = [], threading.Event(), threading.Event()
+        self.told, self.asked, self.release, self.power = [], threading.Event(), threading.Event(), None
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -131,7 +132,10 @@ class SlowTided(socketserver.ThreadingUnixStreamServer):
                 self.answer(200, {})
 
             def do_GET(self):
-                self.answer(404, {"error": {"message": "not here", "hint": ""}})
+                if self.path == "/v1/power" and outer.power:
+                    self.answer(200, outer.power)
+                else:
+                    self.answer(404, {"error": {"message": "not here", "hint": ""}})
             do_POST = do_GET
 
             def log_message(self, *words):
@@ -139,12 +143,16 @@ class SlowTided(socketserver.ThreadingUnixStreamServer):
         super().__init__(str(path), Handler)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def __exit__(self, *error):
+        self.release.set()
+        self.shutdown()
+        self.server_close()
+
 
 def test_a_lease_that_comes_while_tided_is_told_another_is_told_before_it_is_acknowledged(bed, program, tmp_path):  # noqa: F811
     broker = bed.broker()
     parent = bed.keep(Parent(broker, "m1"))
-    tided = SlowTided(tmp_path / "api.sock")
-    try:
+    with PlayedTided(tmp_path / "api.sock") as tided:
         bed.keep(Unit(program, tmp_path / "link", f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
                                                   f"[tided]\nsocket = {tmp_path}/api.sock\n"))
         parent.wait(lambda p: p.asks)
@@ -163,10 +171,33 @@ def test_a_lease_that_comes_while_tided_is_told_another_is_told_before_it_is_ack
         parent.wait(lambda p: any(a["number"] == 2 and a["kept"] for a in p.acks))
         assert tided.told[-1] == 60 * W, (tided.told, parent.acks)
         assert not [a for a in parent.acks if a["number"] == 1 and a["uw"] == 60 * W]
-    finally:
-        tided.release.set()
-        tided.shutdown()
-        tided.server_close()
+
+
+def test_a_first_answer_that_knows_nothing_makes_no_energy(bed, program, tmp_path):  # noqa: F811
+    """tided knows nothing of its watts for a moment after a start of both; what it has counted is told already."""
+    def power(joules, basis="measured"):
+        energy = {"uj": joules * W, "low_uj": joules * W, "high_uj": joules * W, "basis": basis, "gap_ms": 0}
+        return {"energy": energy, "power": {"uw": 0}, "parts": {part: energy for part in ("jobs", "system", "idle", "unattributed")}}
+
+    broker = bed.broker()
+    parent = bed.keep(Parent(broker, "m1"))
+    machine = lambda: [r["uj"] // W for r in parent.of("machine")]  # noqa: E731
+    with PlayedTided(tmp_path / "api.sock") as tided:
+        tided.power = power(1000)
+        link = bed.keep(Unit(program, tmp_path / "link", f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
+                                                         f"[tided]\nsocket = {tmp_path}/api.sock\n"))
+        parent.wait(lambda p: machine())
+        tided.power = power(1010)
+        parent.wait(lambda p: machine()[-1] == 10)
+        link.kill()
+        told = len(machine())
+        tided.power = power(0, "unknown")
+        link.begin()
+        parent.wait(lambda p: len(machine()) >= told + 2)
+        assert machine()[-1] == 10
+        tided.power = power(1015)
+        parent.wait(lambda p: machine()[-1] > 10)
+        assert machine()[-1] == 15
 
 
 def enrol(program, *words):  # noqa: F811

@@ -36,6 +36,7 @@ static const char *const parts[POINTS] = {"machine", "part:jobs", "part:system",
 struct total {
     struct energy_range sum, last; /* ours; tided's when it told last */
     uint64_t stored_uj; /* tided's of the last record before this process began; 0: none */
+    bool known;         /* this process has heard tided's: `last` counts, and stored_uj no more */
     uint64_t told_ns, told_gap_ms;
 };
 
@@ -224,9 +225,9 @@ static struct energy_range used(const struct total *t, const struct energy_range
 {
     struct energy_range more = *now;
 
-    if (!t->told_ns && (!t->stored_uj || now->uj < t->stored_uj)) {
+    if (!t->known && (!t->stored_uj || now->uj < t->stored_uj)) {
         more.uj = more.low_uj = more.high_uj = 0; /* nobody knows of whom */
-    } else if (!t->told_ns) {
+    } else if (!t->known) {
         more.uj = now->uj - t->stored_uj;
         more.low_uj = mul_div(now->low_uj, more.uj, now->uj);
         more.high_uj = mul_div_up(now->high_uj, more.uj, now->uj);
@@ -245,7 +246,7 @@ static void put(struct machine *m, int i, const struct energy_range *now, uint64
     struct total *t = &m->total[i];
     uint64_t ns = clock_now_ns(), ms = wallclock_ms();
     uint64_t lasted_ms = t->told_ns ? (ns - t->told_ns) / NS_PER_MS : 0;
-    uint64_t gap = t->told_ns ? sub_sat(gap_ms, t->told_gap_ms) : 0;
+    uint64_t gap = t->known ? sub_sat(gap_ms, t->told_gap_ms) : 0;
     struct outbox_record r = {.from_ms = sub_sat(ms, lasted_ms), .to_ms = ms, .mono_ns = ns};
 
     if (now->basis == POWER_UNKNOWN) {
@@ -255,9 +256,10 @@ static void put(struct machine *m, int i, const struct energy_range *now, uint64
 
         energy_add(&t->sum, &more);
         t->last = *now;
+        t->known = true;
     }
     r.total = t->sum;
-    r.raw_uj = t->last.uj;
+    r.raw_uj = t->known ? t->last.uj : t->stored_uj;
     r.gap_ms = (uint32_t)(gap < lasted_ms ? gap : lasted_ms);
     t->told_gap_ms = gap_ms;
     t->told_ns = ns;
