@@ -167,6 +167,19 @@ def test_a_deaf_relay_is_told_and_left(room):
     assert unit.lights.on and unit.lights.orders == ["off"] * 3
 
 
+def test_a_command_ends_in_its_time_also_when_the_clock_is_set_back(room):
+    unit = room("[switch lights]\nkind = tasmota\ntopic = lights\ncommand = yes\n", ("lights",))
+    unit.lights.deaf = True
+    ident = unit.hub.command("lights", False, MONDAY_17 + 16)  # the clock has run since; at least ten seconds are left
+    wait(lambda: unit.lights.orders, lambda: unit.lines)
+    unit.clock.set(MONDAY_17 - 86400)
+    unit.parent.wait(lambda p: outcome(p, ident))
+    assert outcome(unit.parent, ident) == "expired", text(unit.parent, ident)
+    orders = len(unit.lights.orders)
+    time.sleep(12)  # longer than the pause between two orders
+    assert len(unit.lights.orders) == orders
+
+
 def test_a_relay_that_chatters_is_told_and_left_alone(room):
     unit = room("[switch lights]\nkind = tasmota\ntopic = lights\ncommand = yes\nmost-per-hour = 6\n", ("lights",))
     for _ in range(9):

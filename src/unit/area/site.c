@@ -34,7 +34,8 @@ struct switched {
     bool off_by_rule;    /* it is off since a rule said so */
     bool deaf, chatters; /* people were told */
     unsigned tries;      /* orders without the wanted answer */
-    uint64_t until_ms;   /* of a command, by the wall clock */
+    uint64_t until_ms;   /* of a command, by the wall clock … */
+    uint64_t until_ns;   /* … and by the monotonic one, since the former may be set back */
     uint64_t queried_ns, heard_ns;
     char id[PAYLOAD_WORD_MAX], by[PAYLOAD_WORD_MAX]; /* of the command */
 };
@@ -131,15 +132,24 @@ static void order(struct switched *w)
     }
 }
 
+/* How long the command may still be carried out; 0: its time is over. */
+static uint64_t left_ms(const struct switched *w, uint64_t wall_ms, uint64_t now_ns)
+{
+    uint64_t wall = sub_sat(w->until_ms, wall_ms);
+    uint64_t monotonic = sub_sat(w->until_ns, now_ns) / NS_PER_MS;
+
+    return wall < monotonic ? wall : monotonic;
+}
+
 static void try(struct switched *w, uint64_t wall_ms, uint64_t now_ns)
 {
-    uint64_t later_ns, wait_ms;
+    uint64_t left = left_ms(w, wall_ms, now_ns), later_ns, wait_ms;
     enum relay_answer answer;
     char why[96];
 
     if (w->want == WANT_NOTHING)
         return;
-    if (w->want == WANT_BY_COMMAND && wall_ms >= w->until_ms) {
+    if (w->want == WANT_BY_COMMAND && left == 0) {
         finish(w, "expired", "its time is over");
         return;
     }
@@ -150,7 +160,7 @@ static void try(struct switched *w, uint64_t wall_ms, uint64_t now_ns)
     } else if (answer == RELAY_SWITCH) {
         order(w);
     } else if (w->want == WANT_BY_COMMAND && !w->relay.ordered_ns &&
-               (answer == RELAY_NEVER || wall_ms + wait_ms >= w->until_ms)) {
+               (answer == RELAY_NEVER || wait_ms >= left)) {
         reason(w, answer, why, sizeof(why));
         finish(w, "refused", why);
     } else if (answer == RELAY_NEVER && w->config->always_on) {
@@ -310,6 +320,7 @@ void site_command(struct site *s, const struct payload_cmd *cmd, uint64_t wall_m
     w->want = WANT_BY_COMMAND;
     w->on = cmd->on;
     w->until_ms = cmd->until_ms;
+    w->until_ns = now_ns + (cmd->until_ms - wall_ms) * NS_PER_MS;
     w->tries = 0;
     w->deaf = false;
     snprintf(w->id, sizeof(w->id), "%s", cmd->id);
