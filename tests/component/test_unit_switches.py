@@ -224,6 +224,16 @@ def test_a_disk_that_cannot_note_a_command_refuses_it(room):
     assert unit.lights.on
 
 
+def test_more_commands_than_a_unit_remembers_are_refused_as_such(room):
+    unit = room()
+    unit.kill()
+    (unit.folder / "commands").write_text("".join(f"{(MONDAY_17 + 60) * 1000} {n}\n" for n in range(512)))
+    restart(unit)
+    ident = unit.hub.command("lights", False, MONDAY_17 + 3000)
+    unit.parent.wait(lambda p: outcome(p, ident) == "refused" and "too many commands came" in text(p, ident))
+    assert unit.lights.on
+
+
 def test_killed_behind_a_noted_command_it_is_not_carried_out(room):
     unit = room(TIDE_FAILPOINT="unit-order-noted:1")
     ident, message = uuid.uuid4().hex, None

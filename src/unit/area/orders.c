@@ -111,7 +111,7 @@ int orders_note(struct orders *o, const char *id, uint64_t until_ms, uint64_t wa
     if (o->count == ORDERS_MAX)
         drop_old(o, wall_ms);
     if (o->count == ORDERS_MAX)
-        return -ENOSPC;
+        return -E2BIG;
     n = &o->noted[o->count++];
     n->until_ms = until_ms;
     snprintf(n->id, sizeof(n->id), "%s", id);

@@ -21,5 +21,8 @@ void orders_close(struct orders *o); /* takes NULL */
 
 bool orders_known(const struct orders *o, const char *id);
 
-/* Returns 0; -ENOSPC (too many are not over yet), or -errno of the disk: it was not noted. */
+/*
+ * Returns 0. Otherwise it is not noted: -E2BIG: there are too many whose end was not an hour ago;
+ * or -errno of the disk.
+ */
 int orders_note(struct orders *o, const char *id, uint64_t until_ms, uint64_t wall_ms);

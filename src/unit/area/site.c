@@ -270,6 +270,8 @@ void site_broker_lost(struct site *s)
 static const char *forbidden(struct site *s, const struct switched *w,
                              const struct payload_cmd *cmd, uint64_t wall_ms)
 {
+    int r;
+
     if (!w)
         return "this unit has no such switch";
     if (!w->config->command)
@@ -278,9 +280,10 @@ static const char *forbidden(struct site *s, const struct switched *w,
         return "it stays on by configuration";
     if (cmd->until_ms > wall_ms + AHEAD_MS)
         return "the command ends more than an hour ahead: the clocks of hub and unit differ";
-    return orders_note(s->orders, cmd->id, cmd->until_ms, wall_ms) < 0
-               ? "the unit's disk cannot note it, so it could come twice"
-               : NULL;
+    r = orders_note(s->orders, cmd->id, cmd->until_ms, wall_ms);
+    if (r == -E2BIG)
+        return "too many commands came: each is remembered until an hour after its end";
+    return r < 0 ? "the unit's disk cannot note it, so it could come twice" : NULL;
 }
 
 static void refuse(struct site *s, const struct payload_cmd *cmd, const char *state,
