@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/visible.h"
 #include "base/wallclock.h"
 #include "edge/mqtt.h"
 #include "edge/payload.h"
@@ -111,6 +112,7 @@ void uplink_event(struct uplink *u, const char *type, const char *text, const ch
 
     snprintf(e.type, sizeof(e.type), "%s", type);
     snprintf(e.text, sizeof(e.text), "%s", text);
+    visible(e.text); /* names in it, and its end, may be cut inside of a character */
     message = payload_event_text(&e);
     if (!message)
         return;

@@ -234,6 +234,14 @@ def test_more_commands_than_a_unit_remembers_are_refused_as_such(room):
     assert unit.lights.on
 
 
+def test_names_that_are_cut_inside_of_a_character_are_told_all_the_same(room):
+    unit = room()
+    for name, by in (("x" * 46 + "é", "ana@hub"), ("oven", "y" * 39 + "é@hub")):
+        ident = uuid.uuid4().hex
+        unit.hub.publish("cmd", unit.hub.seal("cmd", unit.hub.cmd_text(name, False, MONDAY_17 + 300, ident, by=by)))
+        unit.parent.wait(lambda p, i=ident: outcome(p, i) == "refused" and "no such switch" in text(p, i))
+
+
 def test_killed_behind_a_noted_command_it_is_not_carried_out(room):
     unit = room(TIDE_FAILPOINT="unit-order-noted:1")
     ident, message = uuid.uuid4().hex, None

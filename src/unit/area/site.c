@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/muldiv.h"
+#include "base/visible.h"
 #include "power/site/presence.h"
 #include "power/site/relay.h"
 #include "unit/area/orders.h"
@@ -294,6 +295,7 @@ static void refuse(struct site *s, const struct payload_cmd *cmd, const char *st
     char text[PAYLOAD_TEXT_MAX];
 
     snprintf(none.name, sizeof(none.name), "%.47s", cmd->name);
+    visible(none.name); /* it may be cut inside of a character */
     snprintf(text, sizeof(text), "%.47s: not switched %s: %.100s (by %.40s)", cmd->name,
              word(cmd->on), why, cmd->by);
     tell(&w, state, cmd->id, cmd->by, text);
