@@ -165,6 +165,8 @@ static const json_t *list_of(struct reader *r, const json_t *in, const char *nam
     return r->code == 0 ? list : NULL;
 }
 
+/* One whose file is not there makes no policy wrong: others' rules hold, and its windows do in
+ * part. */
 static void read_zones(struct reader *r, struct bundle *b)
 {
     const json_t *list = list_of(r, r->message, "zones", RULES_ZONES_MAX, true), *j;
@@ -174,7 +176,7 @@ static void read_zones(struct reader *r, struct bundle *b)
 
     json_array_foreach (list, i, j) {
         const char *name = json_string_value(j);
-        int code = zones_find(&b->zones, name ? name : "", &number, &why);
+        int code = zones_name(&b->zones, name ? name : "", &number, &why);
 
         if (code < 0) {
             r->code = error_set(r->err, code, "%s: 'zones': %s", r->what, why.text);
@@ -184,6 +186,7 @@ static void read_zones(struct reader *r, struct bundle *b)
             reader_complain(r, "a name stands twice in", "zones");
             return;
         }
+        (void)zones_read(&b->zones, number, NULL);
     }
 }
 
@@ -334,6 +337,18 @@ int bundle_read(const void *bytes, size_t len, const char *zoneinfo, struct bund
         *ret = TAKE_PTR(b);
     bundle_free(b);
     return reader_close(&r);
+}
+
+int bundle_zones(struct bundle *b, struct error *err)
+{
+    int first = 0;
+
+    for (uint32_t i = 0; i < b->zones.count; i++) {
+        int r = zones_read(&b->zones, i, first ? NULL : err);
+
+        first = first ? first : r;
+    }
+    return first;
 }
 
 struct bundle *bundle_free(struct bundle *b)

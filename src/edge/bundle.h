@@ -46,13 +46,20 @@ bool bundle_concerns(const struct power_rule *rule, const char *area);
 char *bundle_text(const struct bundle *b);
 
 /*
- * Reads a text, loads its zones from @zoneinfo (NULL: the machine's) and checks that the rules can
- * be kept together in the year after made_ms (rules_check()). Unknown members are ignored. Returns
- * 0; -EINVAL, or another -errno, with the reason in @err.
+ * Reads a text, loads its zones from @zoneinfo (NULL: the machine's; borrowed) and checks that the
+ * rules can be kept together in the year after made_ms (rules_check()). Zones that cannot be read
+ * are unknown (rules.h says what then holds). Unknown members are ignored. Returns 0; -EINVAL, or
+ * another -errno, with the reason in @err.
  */
 int bundle_read(const void *bytes, size_t len, const char *zoneinfo, struct bundle **ret,
                 struct error *err);
 struct bundle *bundle_free(struct bundle *b); /* of bundle_read(); takes NULL */
+
+/*
+ * Reads again what could not be read. Returns 0: all zones are known; or the -errno of the first
+ * that is not, with the reason in @err.
+ */
+int bundle_zones(struct bundle *b, struct error *err);
 
 /* g/kWh at that time; RULE_UNKNOWN: not told. */
 uint64_t bundle_carbon(const struct bundle *b, uint64_t utc_ms);

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,10 +47,9 @@ static int read_zone(const char *root, const char *name, struct zone *ret)
     return zone_parse(bytes, len, ret);
 }
 
-int zones_find(struct zones *z, const char *name, uint32_t *ret, struct error *err)
+int zones_name(struct zones *z, const char *name, uint32_t *ret, struct error *err)
 {
-    _cleanup_free_ struct zone *zone = NULL;
-    int r;
+    struct zone *zone;
 
     for (uint32_t i = 0; i < z->count; i++)
         if (strcmp(z->zone[i]->name, name) == 0) {
@@ -63,18 +63,43 @@ int zones_find(struct zones *z, const char *name, uint32_t *ret, struct error *e
     zone = calloc(1, sizeof(*zone));
     if (!zone)
         return error_set(err, -ENOMEM, "out of memory");
-    r = read_zone(z->root ? z->root : ZONEINFO, name, zone);
+    strcpy(zone->name, name);
+    *ret = z->count;
+    z->zone[z->count++] = zone;
+    return 0;
+}
+
+int zones_read(struct zones *z, uint32_t number, struct error *err)
+{
+    const char *root = z->root ? z->root : ZONEINFO;
+    struct zone *zone = z->zone[number];
+    char name[sizeof(zone->name)];
+    int r;
+
+    if (zone_known(zone))
+        return 0;
+    strcpy(name, zone->name);
+    r = read_zone(root, name, zone);
     if (r == -ENOENT || r == -EISDIR || r == -ENOTDIR)
         return error_set(err, -EINVAL,
                          "there is no time zone '%.60s' in %s (package tzdata; names are as "
                          "Europe/Berlin)",
-                         name, z->root ? z->root : ZONEINFO);
+                         name, root);
     if (r < 0)
         return error_set(err, r, "time zone '%.60s': %s", name, strerror(-r));
     strcpy(zone->name, name);
-    *ret = z->count;
-    z->zone[z->count++] = TAKE_PTR(zone);
     return 0;
+}
+
+int zones_find(struct zones *z, const char *name, uint32_t *ret, struct error *err)
+{
+    uint32_t number;
+    int r = zones_name(z, name, &number, err);
+
+    r = r < 0 ? r : zones_read(z, number, err);
+    if (r == 0)
+        *ret = number;
+    return r;
 }
 
 void zones_done(struct zones *z)

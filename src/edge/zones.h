@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The time zones that a power policy names, each read once from the machine's zoneinfo files. Any
- * thread. Used by bundle.c, src/unit and src/hub.
+ * thread. Used by bundle.c, src/unit and src/hub. A zone whose file cannot be read keeps its
+ * number, and is unknown (zone_known()).
  */
 #pragma once
 
@@ -17,9 +18,17 @@ struct zones {
 };
 
 /*
- * Finds or reads the zone @name ("America/Argentina/Buenos_Aires"). Returns 0 and its number, or
- * -EINVAL (no such name), -E2BIG (more than RULES_ZONES_MAX), or another -errno, with *err.
+ * Gives the zone @name ("America/Argentina/Buenos_Aires") a number, without reading it. Returns 0
+ * and the number, -EINVAL (it is no name), -E2BIG (more than RULES_ZONES_MAX) or -ENOMEM, with
+ * *err.
  */
+int zones_name(struct zones *z, const char *name, uint32_t *ret, struct error *err);
+
+/* Reads the file of a zone that is unknown. Returns 0, -EINVAL (there is none) or another -errno.
+ */
+int zones_read(struct zones *z, uint32_t number, struct error *err);
+
+/* Both. */
 int zones_find(struct zones *z, const char *name, uint32_t *ret, struct error *err);
 void zones_done(struct zones *z);
 

@@ -153,6 +153,22 @@ def test_a_day_of_25_hours_has_its_budget_once(area):
     unit.parent.wait(lambda p: 999 < cap(p) < 1003)
 
 
+def test_a_policy_without_the_file_of_its_zone_holds_as_without_a_clock(area):
+    unit = area(METER)
+    unit.hub.policy(7, RULES + [rule("budget", 25 * KWH, line=3)], zone="Europe/Atlantis")
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 7 and cap(p) == 800)  # 25 kWh would be 1 kW in the longest day
+    unit.parent.wait(lambda p: any("no time zone 'Europe/Atlantis'" in t for t in events(p, "policy")))
+    unit.hub.policy(8, RULES + [rule("budget", 25 * KWH, line=3)], zone="Europe/Atlantis")  # as each day
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 8)
+    assert sum("Atlantis" in t for t in events(unit.parent, "policy")) == 1
+    unit.hub.publish("policy", b"", "-r")  # the broker forgets it
+    unit.kill()
+    unit.begin()
+    unit.wait_line("policy 8 is in force, from the disk")
+    unit.parent.wait(lambda p: sum("Atlantis" in t for t in events(p, "policy")) == 2)
+    assert cap(unit.parent) == 800
+
+
 def test_policies_that_come_twice_and_out_of_order_leave_the_newest(area):
     unit = area()
     sealed = {n: unit.hub.seal("policy", unit.hub.policy_text(n, [rule("cap", n * 100 * W)])) for n in (1, 2, 3)}

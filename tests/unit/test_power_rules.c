@@ -90,6 +90,41 @@ static void without_a_clock_every_restriction_holds_and_no_promise_of_a_window(v
     assert_int_equal(v.next_utc_s, INT64_MAX);
 }
 
+static void a_window_of_an_unknown_zone_counts_as_without_a_clock(void **state)
+{
+    const struct power_rule rules[] = {
+        rule(RULE_CAP, "a", W(1200)),
+        in_window(rule(RULE_CAP, "a", W(800)), WORK, 18 * 60, 23 * 60, 1),
+        in_window(rule(RULE_FLOOR, "a", W(100)), DAILY, 0, 1440, 1),
+        in_window(rule(RULE_FLOOR, "a", W(50)), DAILY, 0, 1440, 0)};
+    const struct zone nowhere = {.name = "Europe/Atlantis"};
+    const struct zone *const table[] = {&zones[0], &nowhere};
+    struct rule_set s = {rules, 4, table, 2};
+    struct rule_now now = at(AT(0, 12, 0));
+    struct rule_fault fault;
+    struct rule_view v;
+
+    rules_view(&s, "a", &now, &v);
+    assert_true(v.cap_uw == W(800) && v.floor_uw == W(50));
+    assert_int_equal(rules_check(&s, MONDAY, &fault), 0);
+}
+
+/* Nobody knows whether the windows meet; the hub, which knows its zones, has checked it. */
+static void windows_of_an_unknown_zone_contradict_nothing(void **state)
+{
+    const struct power_rule rules[] = {
+        in_window(rule(RULE_CAP, "a", W(200)), DAILY, 18 * 60, 23 * 60, 1),
+        in_window(rule(RULE_FLOOR, "a", W(300)), DAILY, 8 * 60, 18 * 60, 0)};
+    const struct zone nowhere = {.name = "Europe/Atlantis"};
+    const struct zone *const table[] = {&zones[0], &nowhere};
+    struct rule_set s = {rules, 2, table, 2};
+    struct rule_fault fault;
+
+    assert_int_equal(rules_check(&s, MONDAY, &fault), 0);
+    s.zone = zone_table; /* in Berlin they do */
+    assert_int_equal(rules_check(&s, MONDAY, &fault), -EINVAL);
+}
+
 static void what_nobody_knows_fulfils_no_condition(void **state)
 {
     struct power_rule rules[] = {rule(RULE_CAP, "a", W(8)), rule(RULE_CAP, "a", W(7)),
@@ -165,6 +200,8 @@ int main(void)
         cmocka_unit_test(the_strictest_kind_of_all_caps_stays_in_force),
         cmocka_unit_test(a_window_opens_and_closes_on_the_minute_of_its_zone),
         cmocka_unit_test(without_a_clock_every_restriction_holds_and_no_promise_of_a_window),
+        cmocka_unit_test(a_window_of_an_unknown_zone_counts_as_without_a_clock),
+        cmocka_unit_test(windows_of_an_unknown_zone_contradict_nothing),
         cmocka_unit_test(what_nobody_knows_fulfils_no_condition),
         cmocka_unit_test(a_path_has_single_slashes_and_plain_names),
     };

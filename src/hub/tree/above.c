@@ -216,6 +216,8 @@ static int open_policy(struct above *a, const void *bytes, size_t len, struct er
     }
     bundle_free(a->policy);
     a->policy = b;
+    if (bundle_zones(b, err) < 0)
+        tree_say(a->tree, NULL, "policy of the hub above: %s", err->text);
     return 1;
 }
 

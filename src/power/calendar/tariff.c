@@ -5,8 +5,13 @@ uint64_t tariff_price(const struct policy_tariff *t, const struct zone *const *z
 {
     if (!t->currency[0])
         return UINT64_MAX;
-    for (uint32_t i = 0; i < t->count; i++)
-        if (window_open(&t->window[i].window, zone[t->window[i].window.zone], utc_s))
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct window *w = &t->window[i].window;
+
+        if (!zone_known(zone[w->zone]))
+            return UINT64_MAX;
+        if (window_open(w, zone[w->zone], utc_s))
             return t->window[i].milli;
+    }
     return t->milli;
 }

@@ -22,7 +22,7 @@ struct zone_rule {
 };
 
 struct zone {
-    uint32_t count;                     /* listed changes; the first is at INT64_MIN */
+    uint32_t count;                     /* listed changes; the first is at INT64_MIN; 0: unknown */
     int64_t from_s[ZONE_CHANGES_MAX];   /* seconds since 1970, UTC */
     int32_t offset_s[ZONE_CHANGES_MAX]; /* from that moment on */
     struct zone_rule tail;
@@ -35,6 +35,15 @@ struct zone {
  * year (no zone of the database has one). *ret is written only if 0; its name becomes empty.
  */
 int zone_parse(const void *tzif, size_t len, struct zone *ret);
+
+/*
+ * Whether its file was read. Of an unknown zone, which has a name alone, nobody knows the time: who
+ * asks for its offset all the same gets UTC's.
+ */
+static inline bool zone_known(const struct zone *z)
+{
+    return z->count > 0;
+}
 
 int32_t zone_offset_s(const struct zone *z, int64_t utc_s);
 

@@ -48,6 +48,12 @@ static bool restricts(uint32_t verb)
     return verb == RULE_CAP || verb == RULE_BUDGET || verb == RULE_SCALE;
 }
 
+/* Whether anybody knows if a window of the rule's zone is open. */
+static bool told(const struct rule_set *s, const struct power_rule *r, const struct rule_now *now)
+{
+    return now->synchronised && zone_known(s->zone[r->window.zone]);
+}
+
 bool rule_open(const struct rule_set *s, uint32_t rule, const struct rule_now *now)
 {
     const struct power_rule *r = &s->rule[rule];
@@ -56,7 +62,7 @@ bool rule_open(const struct rule_set *s, uint32_t rule, const struct rule_now *n
     case IF_ALWAYS:
         return true;
     case IF_WINDOW:
-        if (!now->synchronised)
+        if (!told(s, r, now))
             return restricts(r->verb);
         return window_open(&r->window, s->zone[r->window.zone], now->utc_s);
     case IF_CARBON:
@@ -129,7 +135,7 @@ void rules_view(const struct rule_set *s, const char *area, const struct rule_no
 
         if (!area_below(area, r->area))
             continue;
-        if (r->condition == IF_WINDOW && now->synchronised) {
+        if (r->condition == IF_WINDOW && told(s, r, now)) {
             int64_t edge = window_edge(&r->window, s->zone[r->window.zone], now->utc_s);
 
             if (edge > now->utc_s && edge < ret->next_utc_s)

@@ -57,8 +57,8 @@ struct rule_set {
 
 /*
  * The values that conditions are compared with. A condition on something unknown does not hold.
- * While the clock is not synchronised, no window is trusted: each counts as open for caps, budgets
- * and scales, and as closed for everything else.
+ * While the clock is not synchronised, or its zone is unknown, no window is trusted: each counts as
+ * open for caps, budgets and scales, and as closed for everything else.
  */
 struct rule_now {
     int64_t utc_s;

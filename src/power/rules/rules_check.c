@@ -258,8 +258,9 @@ static void look_at_windows(struct check *c, int64_t utc_s)
 {
     for (uint32_t k = 0; k < c->windows.count; k++) {
         const struct window *w = &c->set->rule[c->windows.first[k]].window;
+        const struct zone *z = c->set->zone[w->zone];
 
-        c->windows.open[k] = window_open(w, c->set->zone[w->zone], utc_s);
+        c->windows.open[k] = zone_known(z) && window_open(w, z, utc_s);
     }
 }
 

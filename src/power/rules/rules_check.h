@@ -6,7 +6,8 @@
  *
  * Windows change in a week's rhythm, except when a zone changes its offset. So a week (and a day)
  * is looked at for each combination of offsets that occurs in the year, at each instant at which
- * a window opens or closes. Caps and floors on carbon, price or absence count as in force always.
+ * a window opens or closes. Caps and floors on carbon, price or absence count as in force always,
+ * those in windows of an unknown zone as never: with what they would meet, nobody knows.
  */
 #pragma once
 

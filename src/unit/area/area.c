@@ -50,8 +50,9 @@ struct area {
     uint32_t kind;
     bool synced;
     struct shrunk_told shrunk;
-    struct loads loads; /* what draws beside the children */
-    const char *cap_by; /* "policy", "configuration", "parent's lease" */
+    struct loads loads;           /* what draws beside the children */
+    char amiss[PAYLOAD_TEXT_MAX]; /* said of the policy */
+    const char *cap_by;           /* "policy", "configuration", "parent's lease" */
 };
 
 /* ---- telling people -------------------------------------------------------------------------- */
@@ -204,10 +205,23 @@ static void combine_caps(struct area *a)
         lower(a, lease_uw, kind, "the parent's lease");
 }
 
+/* Once; a policy has another number each day, and the same mistakes. */
+static void tell_amiss(struct area *a)
+{
+    const char *amiss = policy_amiss(a->policy);
+
+    if (strcmp(a->amiss, amiss) == 0)
+        return;
+    snprintf(a->amiss, sizeof(a->amiss), "%s", amiss);
+    if (amiss[0])
+        say(a, "policy", amiss, NULL);
+}
+
 static void tell_changes(struct area *a, const struct policy_force *before, uint64_t cap_before_uw)
 {
     char text[PAYLOAD_TEXT_MAX];
 
+    tell_amiss(a);
     if (a->force.ended && !before->ended) {
         snprintf(text, sizeof(text),
                  "policy %llu is past its end and the hub sent no other: the area %s",

@@ -13,6 +13,7 @@
 #include "base/muldiv.h"
 #include "base/wholefile.h"
 #include "edge/bundle.h"
+#include "edge/payload.h"
 #include "edge/sealed.h"
 #include "power/calendar/budget.h"
 #include "power/cap/caps.h"
@@ -21,6 +22,7 @@
 
 #define KEY_MAX  4096
 #define STORE_NS (60 * NS_PER_S)
+#define ZONES_NS (60 * NS_PER_S) /* files of zones that are not there are looked for so often */
 
 struct policy {
     const struct unit_config *config;
@@ -29,6 +31,9 @@ struct policy {
     char *sealed; /* as it came, while the disk does not have it; else NULL */
     size_t sealed_len;
     uint64_t tried_ns;
+    uint64_t zones_ns; /* when zones were looked for; 0: all are known */
+    char amiss[PAYLOAD_TEXT_MAX];
+    bool day_known; /* the clock is right, and so is the zone by which days begin */
     char path[CONFIG_PATH_MAX + 24];
     struct spend spend;
 };
@@ -83,10 +88,31 @@ static int open_bundle(const struct policy *p, const void *bytes, size_t len, st
     return bundle_read(text, text_len, NULL, ret, err);
 }
 
+static void find_amiss(struct policy *p, uint64_t now_ns)
+{
+    struct error err;
+
+    p->amiss[0] = '\0';
+    p->zones_ns = 0;
+    if (bundle_zones(p->bundle, &err) < 0) {
+        p->zones_ns = now_ns;
+        snprintf(p->amiss, sizeof(p->amiss),
+                 "%.130s: its windows count as open for caps, budgets and scales, and as closed "
+                 "for all else",
+                 err.text);
+    }
+}
+
 static void put(struct policy *p, struct bundle *b)
 {
     bundle_free(p->bundle);
     p->bundle = b;
+    find_amiss(p, clock_now_ns());
+}
+
+const char *policy_amiss(const struct policy *p)
+{
+    return p->amiss;
 }
 
 int policy_take(struct policy *p, const void *bytes, size_t len, struct error *err)
@@ -179,7 +205,7 @@ static uint64_t budget_today(struct policy *p, const struct rule_view *v, const 
         struct budget day = today(p, v, r->amount);
         uint64_t uj;
 
-        if (!r->alone || (lease_uw != POLICY_FREE && !at->synchronised))
+        if (!r->alone || (lease_uw != POLICY_FREE && !p->day_known))
             continue;
         if (lease_uw == POLICY_FREE) {
             uj = part_alone(p, v, r);
@@ -200,7 +226,7 @@ static uint64_t budget_cap(const struct policy *p, const struct rule_view *v,
 {
     struct budget b = today(p, v, day_uj);
 
-    if (!at->synchronised) /* which hour of which day it is, nobody knows */
+    if (!p->day_known) /* which hour of which day it is, nobody knows */
         return budget_flat_uw(day_uj, v->floor_uw);
     bundle_weigh(p->bundle, v->shape, &b);
     return budget_cap_uw(&b, at->utc_s);
@@ -288,6 +314,7 @@ void policy_tick(struct policy *p, const struct policy_now *now, struct policy_f
     const struct bundle *b = p->bundle;
     const struct zone *zone = b && b->set.zone_count ? b->set.zone[0] : NULL;
 
+    p->day_known = b && now->synced && (!zone || zone_known(zone));
     *ret =
         (struct policy_force){.cap_uw = POLICY_FREE, .kind = CAP_ADVICE, .budget_uj = POLICY_FREE};
     spend_tick(&p->spend, zone, (int64_t)(now->wall_ms / 1000), now->total_uj, now->known,
@@ -295,6 +322,8 @@ void policy_tick(struct policy *p, const struct policy_now *now, struct policy_f
     ret->used_uj = spend_used_uj(&p->spend);
     if (!b)
         return;
+    if (p->zones_ns && now->now_ns - p->zones_ns >= ZONES_NS)
+        find_amiss(p, now->now_ns);
     ret->number = b->number;
     ret->ended = now->wall_ms >= b->valid_until_ms;
     force_rules(p, now, ret);

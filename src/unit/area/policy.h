@@ -59,4 +59,10 @@ int policy_take(struct policy *p, const void *bytes, size_t len, struct error *e
 int policy_open_command(const struct policy *p, const void *bytes, size_t len,
                         const char **ret_text, size_t *ret_len);
 
+/*
+ * What of the policy in force cannot be followed here, for people; "": nothing. The text stays
+ * where it is, and changes with a policy and with policy_tick().
+ */
+const char *policy_amiss(const struct policy *p);
+
 void policy_tick(struct policy *p, const struct policy_now *now, struct policy_force *ret);
