@@ -169,6 +169,27 @@ def test_a_policy_without_the_file_of_its_zone_holds_as_without_a_clock(area):
     assert cap(unit.parent) == 800
 
 
+def test_a_rule_about_a_switch_that_is_not_there_is_told_once(area):
+    unit = area("[switch lights]\nkind = tasmota\ntopic = lights\n")
+
+    def off(names, area="unlp/lab3", line=1):
+        return rule("off", 0, off=names, area=area, line=line, **{"if": "window", "window": EVENINGS})
+
+    def told(parent):
+        return [t for t in events(parent, "policy") if "no [switch]" in t]
+    unit.hub.policy(7, [off("lights oven", area="unlp")])  # of several units: another one has an oven
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 7)
+    unit.hub.policy(8, [off("lihgts lights ac")])
+    unit.parent.wait(lambda p: told(p) == ["rules switch off what is no [switch] of this unit: lihgts ac"])
+    unit.hub.policy(9, [off("lihgts lights ac")])  # the same one, as each day
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 9)
+    assert len(told(unit.parent)) == 1
+    unit.hub.policy(10, [off("lights")])
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 10)
+    unit.hub.policy(11, [off("lihgts"), off("lihgts light", line=2)])
+    unit.parent.wait(lambda p: len(told(p)) == 2 and told(p)[1].endswith(": lihgts light"))
+
+
 def test_policies_that_come_twice_and_out_of_order_leave_the_newest(area):
     unit = area()
     sealed = {n: unit.hub.seal("policy", unit.hub.policy_text(n, [rule("cap", n * 100 * W)])) for n in (1, 2, 3)}

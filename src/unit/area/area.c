@@ -51,7 +51,7 @@ struct area {
     bool synced;
     struct shrunk_told shrunk;
     struct loads loads;           /* what draws beside the children */
-    char amiss[PAYLOAD_TEXT_MAX]; /* said of the policy */
+    char amiss[POLICY_AMISS_MAX]; /* said of the policy */
     const char *cap_by;           /* "policy", "configuration", "parent's lease" */
 };
 

@@ -13,7 +13,6 @@
 #include "base/muldiv.h"
 #include "base/wholefile.h"
 #include "edge/bundle.h"
-#include "edge/payload.h"
 #include "edge/sealed.h"
 #include "power/calendar/budget.h"
 #include "power/cap/caps.h"
@@ -32,7 +31,7 @@ struct policy {
     size_t sealed_len;
     uint64_t tried_ns;
     uint64_t zones_ns; /* when zones were looked for; 0: all are known */
-    char amiss[PAYLOAD_TEXT_MAX];
+    char amiss[POLICY_AMISS_MAX];
     bool day_known; /* the clock is right, and so is the zone by which days begin */
     char path[CONFIG_PATH_MAX + 24];
     struct spend spend;
@@ -88,19 +87,61 @@ static int open_bundle(const struct policy *p, const void *bytes, size_t len, st
     return bundle_read(text, text_len, NULL, ret, err);
 }
 
+static bool names(const char *list, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (const char *at = list; (at = strstr(at, name)) != NULL; at += len)
+        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
+            return true;
+    return false;
+}
+
+static bool has_switch(const struct unit_config *c, const char *name)
+{
+    for (unsigned k = 0; k < c->switches; k++)
+        if (strcmp(c->relay[k].name, name) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * Names in `off:` that are no switch of this unit. Those of areas above are of several units, none
+ * of which has all: only a rule of this very area is wrong.
+ */
+static void list_no_switches(const struct policy *p, char *ret, size_t size)
+{
+    const struct bundle *b = p->bundle;
+    size_t n = 0;
+
+    ret[0] = '\0';
+    for (uint32_t i = 0; i < b->set.count; i++) {
+        const struct power_rule *r = &b->set.rule[i];
+        char off[RULE_OFF_MAX], *rest = off, *name;
+
+        if (r->verb != RULE_OFF || strcmp(r->area, b->area) != 0)
+            continue;
+        snprintf(off, sizeof(off), "%s", r->off);
+        while ((name = strsep(&rest, " ")))
+            if (*name && !has_switch(p->config, name) && !names(ret, name) && n < size)
+                n += (size_t)snprintf(ret + n, size - n, "%s%s", n ? " " : "", name);
+    }
+}
+
 static void find_amiss(struct policy *p, uint64_t now_ns)
 {
+    char none[RULE_OFF_MAX];
     struct error err;
+    bool unknown = bundle_zones(p->bundle, &err) < 0;
 
-    p->amiss[0] = '\0';
-    p->zones_ns = 0;
-    if (bundle_zones(p->bundle, &err) < 0) {
-        p->zones_ns = now_ns;
-        snprintf(p->amiss, sizeof(p->amiss),
-                 "%.130s: its windows count as open for caps, budgets and scales, and as closed "
-                 "for all else",
-                 err.text);
-    }
+    p->zones_ns = unknown ? now_ns : 0;
+    list_no_switches(p, none, sizeof(none));
+    snprintf(p->amiss, sizeof(p->amiss), "%s%s%s%.130s%s",
+             none[0] ? "rules switch off what is no [switch] of this unit: " : "", none,
+             none[0] && unknown ? "; " : "", unknown ? err.text : "",
+             unknown ? ": its windows count as open for caps, budgets and scales, and as closed "
+                       "for all else"
+                     : "");
 }
 
 static void put(struct policy *p, struct bundle *b)
@@ -230,16 +271,6 @@ static uint64_t budget_cap(const struct policy *p, const struct rule_view *v,
         return budget_flat_uw(day_uj, v->floor_uw);
     bundle_weigh(p->bundle, v->shape, &b);
     return budget_cap_uw(&b, at->utc_s);
-}
-
-static bool names(const char *list, const char *name)
-{
-    size_t len = strlen(name);
-
-    for (const char *at = list; (at = strstr(at, name)) != NULL; at += len)
-        if ((at == list || at[-1] == ' ') && (at[len] == ' ' || at[len] == '\0'))
-            return true;
-    return false;
 }
 
 static uint32_t switches_off(const struct policy *p, const struct rule_now *now)

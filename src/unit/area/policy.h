@@ -13,7 +13,8 @@
 #include "base/error.h"
 #include "unit/config.h"
 
-#define POLICY_FREE UINT64_MAX /* nothing caps; no budget */
+#define POLICY_FREE      UINT64_MAX /* nothing caps; no budget */
+#define POLICY_AMISS_MAX 384
 
 struct policy;
 
@@ -60,8 +61,8 @@ int policy_open_command(const struct policy *p, const void *bytes, size_t len,
                         const char **ret_text, size_t *ret_len);
 
 /*
- * What of the policy in force cannot be followed here, for people; "": nothing. The text stays
- * where it is, and changes with a policy and with policy_tick().
+ * What of the policy in force cannot be followed here, for people, in less than POLICY_AMISS_MAX
+ * bytes; "": nothing. The text stays where it is, and changes with a policy and with policy_tick().
  */
 const char *policy_amiss(const struct policy *p);
 
