@@ -190,6 +190,23 @@ def test_a_rule_about_a_switch_that_is_not_there_is_told_once(area):
     unit.parent.wait(lambda p: len(told(p)) == 2 and told(p)[1].endswith(": lihgts light"))
 
 
+def test_a_policys_cap_below_the_childrens_floors_is_told(area):
+    """The hub cannot know the floors in a unit's own file."""
+    unit = area("[child m1]\nfloor = 60 W\n[child m2]\nfloor = 60 W\n")
+
+    def told(parent):
+        return [t for t in events(parent, "cap") if "floors" in t]
+    unit.hub.policy(7, [rule("cap", 100 * W)])
+    unit.parent.wait(lambda p: cap(p) == 100)
+    unit.parent.wait(lambda p: any("120 W" in t and "line 1 of policy 7" in t for t in told(p)))
+    for number, watts in ((8, 90), (9, 200)):
+        unit.hub.policy(number, [rule("cap", watts * W)])
+        unit.parent.wait(lambda p, w=watts: cap(p) == w)
+    assert len(told(unit.parent)) == 1
+    unit.hub.policy(10, [rule("cap", 100 * W)])
+    unit.parent.wait(lambda p: len(told(p)) == 2)
+
+
 def test_policies_that_come_twice_and_out_of_order_leave_the_newest(area):
     unit = area()
     sealed = {n: unit.hub.seal("policy", unit.hub.policy_text(n, [rule("cap", n * 100 * W)])) for n in (1, 2, 3)}

@@ -49,6 +49,7 @@ struct area {
     uint64_t cap_uw;           /* of the last second: the smallest of all; POLICY_FREE: none */
     uint32_t kind;
     bool synced;
+    bool floors_above; /* said that the children's are above cap_uw */
     struct shrunk_told shrunk;
     struct loads loads;           /* what draws beside the children */
     char amiss[POLICY_AMISS_MAX]; /* said of the policy */
@@ -246,6 +247,25 @@ static void tell_changes(struct area *a, const struct policy_force *before, uint
         say(a, "cap", text, NULL);
 }
 
+/* Children draw their floors without a lease: people have to know that a cap below is not kept. */
+static void tell_floors(struct area *a)
+{
+    uint64_t floor_uw = children_floor(a->children);
+    bool above = floor_uw > a->cap_uw;
+    char text[PAYLOAD_TEXT_MAX];
+
+    if (above && !a->floors_above) {
+        snprintf(text, sizeof(text),
+                 "the floors of the children, %llu W together, are above the area's cap of %llu W "
+                 "(%.100s), and are lent all the same",
+                 (unsigned long long)(floor_uw / 1000000),
+                 (unsigned long long)(a->cap_uw / 1000000), a->cap_by);
+        say(a, "cap", text, NULL);
+    }
+    if (above || a->cap_uw >= floor_uw + floor_uw / 16) /* a budget's cap moves each second */
+        a->floors_above = above;
+}
+
 /* Lends the rest of the cap beside other loads; children keep their floors whatever lights draw. */
 static void lend_rest(struct area *a, uint64_t now_ns)
 {
@@ -289,8 +309,10 @@ static void govern(struct area *a, uint64_t now_ns)
     policy_tick(a->policy, &now, &a->force);
     combine_caps(a);
     tell_changes(a, &before, cap_before_uw);
-    if (a->children)
+    if (a->children) {
+        tell_floors(a);
         lend_rest(a, now_ns);
+    }
     if (a->parent)
         parent_tick(a->parent,
                     a->children ? add_sat(children_sum(a->children), a->loads.held_uw) : 0);
