@@ -120,8 +120,46 @@ def test_a_clock_that_is_set_back_does_not_begin_the_day_s_budget_anew(area):
     spent = used_at(MONDAY_17)
     assert spent == KWH // 10000
     assert used_at(MONDAY_17 - 86400) == spent  # yesterday: not a new day
+    assert used_at(MONDAY_17) == spent          # back: this is the day of which it is known
     assert used_at(MONDAY_17 + 86400) == 0
+    assert used_at(MONDAY_17) == spent          # a step of a day forward, and its correction
     assert unit.parent.states[-1]["policy"] == 7
+
+
+def test_a_boot_without_the_time_does_not_begin_the_day_s_budget_anew(area):
+    unit = area(METER)
+    unit.hub.policy(7, [rule("budget", 24 * KWH)])
+    unit.broker.publish("wall", '{"e": 5, "p": 1000}')
+    unit.parent.wait(lambda p: "budget_used_uj" in p.states[-1])
+    unit.kill()
+    (unit.folder / "budget").write_text(f"threadtide budget 1 {MONDAY_17 - 17 * 3600} {20 * KWH} 0 0\n")
+    unit.clock.set(MONDAY_17 - 9 * 86400, tail=",unsynchronised")  # the time of the file system's last write, say
+    unit.begin()
+    unit.broker.publish("wall", '{"e": 5, "p": 1000}')
+    unit.parent.wait(lambda p: p.states[-1].get("synced") is False and p.states[-1]["policy"] == 7)
+    time.sleep(2)
+    unit.clock.set(MONDAY_17)
+    unit.parent.wait(lambda p: p.states[-1].get("synced"))
+    unit.parent.wait(lambda p: p.states[-1].get("budget_used_uj", 0) >= 20 * KWH)
+
+
+def test_a_start_without_its_policy_keeps_what_the_day_used(area):
+    unit = area(METER)
+    unit.hub.policy(7, [rule("budget", 24 * KWH)])
+    unit.broker.publish("wall", '{"e": 5, "p": 1000}')
+    unit.parent.wait(lambda p: "budget_used_uj" in p.states[-1])
+    unit.hub.publish("policy", b"", "-r")  # the broker forgets it
+    unit.kill()
+    (unit.folder / "policy.sealed").unlink()  # its disk was full
+    (unit.folder / "budget").write_text(f"threadtide budget 1 {MONDAY_17 - 17 * 3600} {20 * KWH} 0 0\n")
+    since = len(unit.parent.states)
+    unit.begin()
+    unit.parent.wait(lambda p: any(s["online"] and s["policy"] == 0 for s in p.states[since:]))
+    time.sleep(2)
+    unit.hub.policy(8, [rule("budget", 24 * KWH)])
+    unit.broker.publish("wall", '{"e": 5, "p": 1000}')
+    unit.parent.wait(lambda p: p.states[-1].get("policy") == 8 and "budget_used_uj" in p.states[-1])
+    assert unit.parent.states[-1]["budget_used_uj"] >= 20 * KWH
 
 
 AUTUMN, SPRING = 1792886400, 1806192000  # midnight UTC before the clocks of Berlin change, in 2026 and 2027

@@ -214,7 +214,7 @@ static struct budget today(const struct policy *p, const struct rule_view *v, ui
     return (struct budget){.day_uj = day_uj,
                            .used_uj = spend_used_uj(&p->spend),
                            .floor_uw = v->floor_uw,
-                           .begin_utc_s = p->spend.day_s,
+                           .begin_utc_s = p->spend.day[0].begin_s,
                            .end_utc_s = p->spend.end_s};
 }
 
@@ -225,9 +225,10 @@ static struct budget today(const struct policy *p, const struct rule_view *v, ui
 static uint64_t part_alone(const struct policy *p, const struct rule_view *v,
                            const struct power_rule *r)
 {
-    uint64_t day_s = (uint64_t)(p->spend.end_s - p->spend.day_s);
+    const struct spend_day *day = &p->spend.day[0];
+    uint64_t day_s = (uint64_t)(p->spend.end_s - day->begin_s);
 
-    return p->spend.lent_uj ? p->spend.lent_uj : add_sat(r->alone, mul_div(v->floor_uw, day_s, 1));
+    return day->lent_uj ? day->lent_uj : add_sat(r->alone, mul_div(v->floor_uw, day_s, 1));
 }
 
 /*
@@ -258,7 +259,7 @@ static uint64_t budget_today(struct policy *p, const struct rule_view *v, const 
         lent = uj < lent ? uj : lent;
     }
     if (lent != POLICY_FREE)
-        p->spend.lent_uj = lent ? lent : 1; /* 0 says that nobody lent anything */
+        p->spend.day[0].lent_uj = lent ? lent : 1; /* 0 says that nobody lent anything */
     return least;
 }
 
@@ -348,8 +349,8 @@ void policy_tick(struct policy *p, const struct policy_now *now, struct policy_f
     p->day_known = b && now->synced && (!zone || zone_known(zone));
     *ret =
         (struct policy_force){.cap_uw = POLICY_FREE, .kind = CAP_ADVICE, .budget_uj = POLICY_FREE};
-    spend_tick(&p->spend, zone, (int64_t)(now->wall_ms / 1000), now->total_uj, now->known,
-               now->capped_uw, now->now_ns);
+    spend_tick(&p->spend, zone, p->day_known ? (int64_t)(now->wall_ms / 1000) : 0, now->total_uj,
+               now->known, now->capped_uw, now->now_ns);
     ret->used_uj = spend_used_uj(&p->spend);
     if (!b)
         return;

@@ -2,8 +2,11 @@
 /*
  * The energy that the area used today, against its budget (power/calendar/budget.h). A day begins
  * at midnight of a zone. In time without a measurement the area counts as drawing all that it may.
- * Kept on the disk, so that a restart forgets nothing of the day. The event loop's thread;
- * area/policy.c calls it.
+ * The event loop's thread; area/policy.c calls it.
+ *
+ * Each day has an account. Those of the last few days are kept, on the disk, too: when a clock that
+ * was wrong is set right, or a unit starts again, the account of the day that comes again goes on,
+ * with all energy of the time between. No step of the clock gives a day's budget twice.
  */
 #pragma once
 
@@ -13,14 +16,21 @@
 #include "power/calendar/zone.h"
 #include "unit/config.h"
 
+#define SPEND_DAYS 3
+
+struct spend_day {
+    int64_t begin_s;    /* 0: nobody knew yet which day it was */
+    uint64_t used_uj;   /* measured since the day began */
+    uint64_t unseen_uj; /* assumed for times without a measurement: all that the area may draw */
+    uint64_t lent_uj;   /* what the day comes to by its last lease; 0: there was none */
+    uint64_t total_uj;  /* of the area's meters, when used_uj was right */
+};
+
 struct spend {
     char path[CONFIG_PATH_MAX + 16];
-    int64_t day_s, end_s; /* the day's beginning and end; 0: none yet */
-    uint64_t used_uj;     /* measured since the day began */
-    uint64_t unseen_uj;   /* assumed for times without a measurement: all that the area may draw */
-    uint64_t gap_uj;      /* the same, since the present silence of a meter began */
-    uint64_t lent_uj;     /* what the day comes to by today's last lease; 0: there was none */
-    uint64_t total_uj;    /* of the area's meters, when used_uj was right */
+    struct spend_day day[SPEND_DAYS]; /* today, and the days that were looked at before */
+    int64_t end_s;                    /* today's */
+    uint64_t gap_uj;                  /* as unseen_uj, since the present silence of a meter began */
     uint64_t seen_ns, stored_ns;
     bool begun; /* total_uj is of this process, or of the disk */
 };
@@ -29,8 +39,8 @@ void spend_open(struct spend *s, const char *state_dir);
 
 /*
  * Once a second. @total_uj: what the area's meters ever counted. @known: they tell what it draws;
- * otherwise it counts as drawing @cap_uw. @zone NULL: the day of UTC. A clock that is set back
- * does not begin the day anew.
+ * otherwise it counts as drawing @cap_uw. @utc_s 0: nobody knows which day it is, and the one that
+ * it was goes on. @zone NULL: the day of UTC.
  */
 void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s, uint64_t total_uj,
                 bool known, uint64_t cap_uw, uint64_t now_ns);
