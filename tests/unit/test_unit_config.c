@@ -484,6 +484,66 @@ static void a_counter_bridges_a_restart(void **state)
     assert_int_equal(d.total.uj, 0);
 }
 
+/* A plug with Tasmota tells its power each 300 s, if nobody has changed that. */
+static void a_meter_that_tells_seldom_is_silent_later(void **state)
+{
+    struct meter_config c = {.ops = &device_tasmota},
+                        said = {.ops = &device_tasmota, .period_s = 300};
+    struct device d = device_of(&c);
+    uint64_t t = 100 * NS_PER_S;
+
+    assert_true(device_silent(&d, t));
+    device_watts(&d, t, 60000000);
+    assert_false(device_silent(&d, t + 120 * NS_PER_S));
+    assert_true(device_silent(&d, t + 121 * NS_PER_S));
+    device_watts(&d, t += 300 * NS_PER_S, 60000000);
+    assert_false(device_silent(&d, t + 600 * NS_PER_S));
+    assert_true(device_silent(&d, t + 601 * NS_PER_S));
+    device_watts(&d, t += 10 * NS_PER_S, 90000000); /* its power has changed */
+    assert_false(device_silent(&d, t + 590 * NS_PER_S));
+    device_lost(&d, "gone");
+    assert_true(device_silent(&d, t));
+    device_watts(&d, t += 9000 * NS_PER_S, 60000000); /* it was away: that is no pause of its own */
+    assert_true(device_silent(&d, t + 601 * NS_PER_S));
+    device_watts(&d, t += 9000 * NS_PER_S, 60000000); /* nobody said that it was away */
+    assert_false(device_silent(&d, t + 900 * NS_PER_S));
+    assert_true(device_silent(&d, t + 901 * NS_PER_S));
+    for (int i = 0; i < 800; i++)
+        device_watts(&d, t += 10 * NS_PER_S, 60000000);
+    assert_true(device_silent(&d, t + 121 * NS_PER_S)); /* somebody has set it to 10 s */
+    d = device_of(&said);
+    device_watts(&d, t, 60000000);
+    assert_false(device_silent(&d, t + 600 * NS_PER_S));
+    assert_true(device_silent(&d, t + 601 * NS_PER_S));
+}
+
+static void a_hole_is_what_no_counter_bridges(void **state)
+{
+    struct meter_config c = {.ops = &device_json, .most_uw = 1000 * UINT64_C(1000000)};
+    struct device d = device_of(&c);
+    uint64_t t = 100 * NS_PER_S;
+
+    device_energy(&d, t, 5000000000);
+    assert_true(d.hole); /* what it drew before */
+    d.hole = false;
+    device_energy(&d, t += 5000 * NS_PER_S, 9000000000);
+    assert_false(d.hole);
+    device_energy(&d, t += 10 * NS_PER_S, 7000000); /* somebody reset it */
+    assert_true(d.hole);
+    d = device_of(&c);
+    d.stored_uj = 5000000000;
+    d.stored_ms = clock_real_ms() - 10000;
+    device_energy(&d, t, 7000000000); /* it bridges a restart */
+    assert_false(d.hole);
+    d = device_of(&c);
+    device_watts(&d, t, 40000000);
+    d.hole = false;
+    device_watts(&d, t += 50 * NS_PER_S, 40000000);
+    assert_false(d.hole);
+    device_watts(&d, t += 70 * NS_PER_S, 40000000); /* no counter, and silent for too long */
+    assert_true(d.hole);
+}
+
 /* ---- a machine's link ------------------------------------------------------------------------ */
 
 static void a_node_of_a_cluster_needs_no_parent(void **state)
@@ -562,6 +622,8 @@ int main(void)
         cmocka_unit_test(states_are_found_by_their_path),
         cmocka_unit_test(a_counters_energy_is_summed_and_its_resets_are_gaps),
         cmocka_unit_test(a_counter_bridges_a_restart),
+        cmocka_unit_test(a_meter_that_tells_seldom_is_silent_later),
+        cmocka_unit_test(a_hole_is_what_no_counter_bridges),
         cmocka_unit_test(watts_are_summed_where_there_is_no_counter),
     };
 

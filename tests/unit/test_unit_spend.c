@@ -12,7 +12,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "edge/outbox.h"
+#include "unit/area/points.h"
 #include "unit/area/spend.h"
+#include "unit/device/device.h"
 
 #define HOUR     3600
 #define DAY      (24 * HOUR)
@@ -44,9 +47,10 @@ static int begin_anew(void **state)
  */
 static uint64_t second(int64_t utc_s, uint64_t uj)
 {
-    total_uj += uj;
+    struct points_news news = {.total_uj = total_uj += uj, .known = true};
+
     now_ns += NS_PER_S;
-    spend_tick(&spend, NULL, utc_s, total_uj, true, UNCAPPED, now_ns);
+    spend_tick(&spend, NULL, utc_s, &news, UNCAPPED, now_ns);
     return spend_used_uj(&spend);
 }
 
@@ -128,13 +132,109 @@ static void days_of_another_zone_are_the_same_days(void **state)
 {
     static const struct zone buenos_aires = {
         .count = 1, .from_s = {INT64_MIN}, .offset_s = {-3 * HOUR}, .tail.offset_s = -3 * HOUR};
+    struct points_news news = {.known = true};
 
     second(MONDAY + 17 * HOUR, 0);
     second(MONDAY + 17 * HOUR, 500);
-    spend_tick(&spend, &buenos_aires, MONDAY + 17 * HOUR, total_uj, true, UNCAPPED, now_ns);
+    news.total_uj = total_uj;
+    spend_tick(&spend, &buenos_aires, MONDAY + 17 * HOUR, &news, UNCAPPED, now_ns);
     assert_int_equal(spend_used_uj(&spend), 500);
     assert_int_equal(spend.day[0].begin_s, MONDAY + 3 * HOUR);
     assert_int_equal(spend.end_s, MONDAY + 27 * HOUR);
+}
+
+/* ---- meters ---------------------------------------------------------------------------------- */
+
+static struct meter_config plug = {.name = "plug", .ops = &device_tasmota, .most_uw = 3600 * W};
+static struct device device;
+static struct points *points;
+static struct outbox *outbox;
+static uint64_t raw_uj;
+static int64_t clock_s;
+
+static void trouble(void *arg, const struct device *d)
+{
+}
+
+static int plug_in(void **state)
+{
+    char path[80];
+    struct error err;
+
+    begin_anew(state);
+    snprintf(path, sizeof(path), "%s/outbox.db", folder);
+    assert_true(outbox_open(path, 1 << 20, 7, &outbox, &err) >= 0);
+    device = (struct device){.config = &plug, .counter.most_uw = plug.most_uw, .trouble = trouble};
+    assert_int_equal(points_new(&device, 1, outbox, &points), 0);
+    raw_uj = 1000 * W;
+    clock_s = MONDAY + 8 * HOUR;
+    return 0;
+}
+
+static int plug_out(void **state)
+{
+    char path[80];
+
+    points_free(points);
+    outbox_close(outbox);
+    snprintf(path, sizeof(path), "%s/outbox.db", folder);
+    unlink(path);
+    return 0;
+}
+
+/* The plug tells. */
+static void tell(void)
+{
+    device_energy(&device, now_ns, raw_uj);
+    device_watts(&device, now_ns, 300 * W);
+}
+
+/* So many seconds in which 300 W are drawn below a cap of 1200 W; @period_s 0: nothing is told. */
+static uint64_t draw(int seconds, int period_s)
+{
+    struct points_news news;
+
+    for (int i = 1; i <= seconds; i++) {
+        now_ns += NS_PER_S;
+        clock_s++;
+        raw_uj += 300 * W;
+        if (period_s && i % period_s == 0)
+            tell();
+        points_take(points, now_ns, &news);
+        spend_tick(&spend, NULL, clock_s, &news, 1200 * W, now_ns);
+    }
+    return spend_used_uj(&spend);
+}
+
+static void a_plug_that_tells_seldom_costs_what_was_drawn(void **state)
+{
+    uint64_t before;
+
+    tell();
+    before = draw(1, 0);
+    assert_int_equal(draw(300, 300) - before, 301 * 300 * W);
+    before = spend_used_uj(&spend);
+    assert_int_equal(draw(11 * 300, 300) - before, 11 * 300 * 300 * W);
+    before = spend_used_uj(&spend);
+    assert_int_equal(draw(299, 0), before); /* its power counts as known, its energy comes later */
+}
+
+static void what_a_counter_tells_of_its_time_away_replaces_what_was_assumed(void **state)
+{
+    uint64_t before;
+
+    tell();
+    before = draw(10, 10);
+    device_lost(&device, "gone");
+    assert_int_equal(draw(600, 0) - before, 600 * 1200 * W);
+    tell();
+    assert_int_equal(draw(10, 10) - before, 610 * 300 * W);
+    before = spend_used_uj(&spend);
+    device_lost(&device, "gone");
+    draw(600, 0);
+    raw_uj = 5 * W; /* it is back, and its counter has begun anew */
+    tell();
+    assert_int_equal(draw(10, 10) - before, 600 * 1200 * W + 10 * 300 * W);
 }
 
 static int make_folder(void **state)
@@ -164,6 +264,10 @@ int main(void)
         cmocka_unit_test_setup(a_file_of_an_earlier_version_is_read_and_a_damaged_one_told,
                                begin_anew),
         cmocka_unit_test_setup(days_of_another_zone_are_the_same_days, begin_anew),
+        cmocka_unit_test_setup_teardown(a_plug_that_tells_seldom_costs_what_was_drawn, plug_in,
+                                        plug_out),
+        cmocka_unit_test_setup_teardown(
+            what_a_counter_tells_of_its_time_away_replaces_what_was_assumed, plug_in, plug_out),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -293,19 +293,17 @@ static void add_loads(const struct loads *loads, struct payload_demand *d)
 static void govern(struct area *a, uint64_t now_ns)
 {
     struct policy_force before = a->force;
-    struct power_range draw = points_power(a->points, now_ns);
     struct policy_now now = {.wall_ms = wallclock_ms(),
                              .now_ns = now_ns,
                              .synced = wallclock_synced(),
                              .absent_s = site_absent_s(a->site, now_ns),
-                             .total_uj = points_total_uj(a->points),
-                             .known = draw.basis != POWER_UNKNOWN,
                              .capped_uw = a->cap_uw};
     uint64_t cap_before_uw = a->cap_uw;
     uint32_t kind;
 
     if (!a->parent || !parent_cap(a->parent, &now.lease_uw, &kind))
         now.lease_uw = POLICY_FREE;
+    points_take(a->points, now_ns, &now.meters);
     policy_tick(a->policy, &now, &a->force);
     combine_caps(a);
     tell_changes(a, &before, cap_before_uw);

@@ -9,7 +9,7 @@
 #include "base/muldiv.h"
 
 #define METER_MS  10000
-#define SILENT_NS (120 * NS_PER_S) /* an older power is not the present one */
+#define STEERS_NS (120 * NS_PER_S) /* an older power of lights may be another one by now */
 
 /* One point's record in the making. */
 struct point {
@@ -26,6 +26,12 @@ struct points {
     struct energy_range before; /* of the area's total: what the meters' own totals do not hold */
     uint64_t meters_ns;         /* when the last records of meters were put */
 };
+
+/* Whether the meter's energy is in the area's. */
+static bool counts(const struct points *p, const struct device *d)
+{
+    return !p->covering || p->covering == d;
+}
 
 static struct energy_range area_total(const struct points *p)
 {
@@ -135,7 +141,7 @@ static void collect_gaps(struct points *p, uint64_t second_ns, uint64_t now_ns)
         d->gap_ns = 0;
         d->unheard_ns = d->counter.time_ns ? 0 : now_ns;
         p->meter[i].gap_ns = add_sat(p->meter[i].gap_ns, gap);
-        if (!p->covering || p->covering == d)
+        if (counts(p, d))
             p->area.gap_ns = add_sat(p->area.gap_ns, gap);
     }
 }
@@ -186,9 +192,9 @@ struct power_range points_power(const struct points *p, uint64_t now_ns)
     for (size_t i = 0; i < p->count; i++) {
         const struct device *d = &p->device[i];
 
-        if (p->covering && p->covering != d)
+        if (!counts(p, d))
             continue;
-        if (d->power.basis == POWER_UNKNOWN || now_ns - d->power_ns > SILENT_NS)
+        if (device_silent(d, now_ns))
             return (struct power_range){0};
         sum.uw = add_sat(sum.uw, d->power.uw);
         sum.low_uw = add_sat(sum.low_uw, d->power.low_uw);
@@ -203,13 +209,27 @@ uint64_t points_total_uj(const struct points *p)
     return area_total(p).uj;
 }
 
+void points_take(struct points *p, uint64_t now_ns, struct points_news *ret)
+{
+    *ret = (struct points_news){.total_uj = points_total_uj(p),
+                                .known = points_power(p, now_ns).basis != POWER_UNKNOWN};
+    for (size_t i = 0; i < p->count; i++) {
+        struct device *d = &p->device[i];
+
+        if (!counts(p, d))
+            continue;
+        ret->hole |= d->hole;
+        d->hole = false;
+    }
+}
+
 uint64_t points_other_uw(const struct points *p, uint64_t now_ns)
 {
     uint64_t sum = 0;
 
     for (size_t i = 0; i < p->count; i++) {
         const struct device *d = &p->device[i];
-        bool heard = d->power.basis != POWER_UNKNOWN && now_ns - d->power_ns <= SILENT_NS;
+        bool heard = d->power.basis != POWER_UNKNOWN && now_ns - d->power_ns <= STEERS_NS;
 
         if (d->config->covers_other)
             sum = add_sat(sum, heard                ? d->power.high_uw

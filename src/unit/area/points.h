@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "edge/outbox.h"
@@ -22,6 +23,14 @@ void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms);
 
 /* The area's draw now; POWER_UNKNOWN: no meter tells it, or one of them is not heard. */
 struct power_range points_power(const struct points *p, uint64_t now_ns);
+
+/* What the meters told since the last call; one caller. */
+struct points_news {
+    uint64_t total_uj; /* what the area ever used */
+    bool known;        /* they tell what it draws */
+    bool hole;         /* energy of some of the time before was never told */
+};
+void points_take(struct points *p, uint64_t now_ns, struct points_news *ret);
 
 /*
  * The most that the area's other loads (covers = other) draw: the upper bounds of their readings. A

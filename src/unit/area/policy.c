@@ -349,8 +349,8 @@ void policy_tick(struct policy *p, const struct policy_now *now, struct policy_f
     p->day_known = b && now->synced && (!zone || zone_known(zone));
     *ret =
         (struct policy_force){.cap_uw = POLICY_FREE, .kind = CAP_ADVICE, .budget_uj = POLICY_FREE};
-    spend_tick(&p->spend, zone, p->day_known ? (int64_t)(now->wall_ms / 1000) : 0, now->total_uj,
-               now->known, now->capped_uw, now->now_ns);
+    spend_tick(&p->spend, zone, p->day_known ? (int64_t)(now->wall_ms / 1000) : 0, &now->meters,
+               now->capped_uw, now->now_ns);
     ret->used_uj = spend_used_uj(&p->spend);
     if (!b)
         return;

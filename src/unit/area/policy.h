@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "unit/area/points.h"
 #include "unit/config.h"
 
 #define POLICY_FREE      UINT64_MAX /* nothing caps; no budget */
@@ -35,9 +36,8 @@ struct policy_force {
 struct policy_now {
     uint64_t wall_ms, now_ns;
     bool synced;
-    uint64_t absent_s;  /* 0: somebody is there, or nobody knows */
-    uint64_t total_uj;  /* what the area's meters ever counted */
-    bool known;         /* they tell what it draws */
+    uint64_t absent_s; /* 0: somebody is there, or nobody knows */
+    struct points_news meters;
     uint64_t capped_uw; /* what the area may draw now, by whatever */
     uint64_t lease_uw;  /* by the parent's lease; POLICY_FREE: none is in force */
 };

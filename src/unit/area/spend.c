@@ -118,25 +118,35 @@ static bool turn_day(struct spend *s, const struct zone *zone, int64_t utc_s, ui
 
 /* ---- what was used --------------------------------------------------------------------------- */
 
-void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s, uint64_t total_uj,
-                bool known, uint64_t cap_uw, uint64_t now_ns)
+/* Counts a second in which nobody knew what the area draws, or what they know who are back. */
+static void count_gap(struct spend *s, const struct points_news *news, uint64_t more_uj,
+                      uint64_t most_uj)
 {
-    uint64_t more = 0, second_ns = s->seen_ns ? now_ns - s->seen_ns : 0;
-    bool turned = utc_s && turn_day(s, zone, utc_s, total_uj);
+    s->hole |= news->hole;
+    if (!news->known) {
+        s->gap_uj = add_sat(s->gap_uj, sub_sat(most_uj, more_uj));
+        return;
+    }
+    if (s->hole)
+        s->day[0].unseen_uj = add_sat(s->day[0].unseen_uj, sub_sat(s->gap_uj, more_uj));
+    s->gap_uj = 0;
+    s->hole = false;
+}
+
+void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s,
+                const struct points_news *news, uint64_t cap_uw, uint64_t now_ns)
+{
+    uint64_t more_uj = 0, second_ns = s->seen_ns ? now_ns - s->seen_ns : 0;
+    bool turned = utc_s && turn_day(s, zone, utc_s, news->total_uj);
     struct spend_day *today = &s->day[0];
 
     if (s->begun) /* a total that is less: the meters' records were lost */
-        more = sub_sat(total_uj, today->total_uj);
-    today->total_uj = total_uj;
-    today->used_uj = add_sat(today->used_uj, more);
+        more_uj = sub_sat(news->total_uj, today->total_uj);
+    today->total_uj = news->total_uj;
+    today->used_uj = add_sat(today->used_uj, more_uj);
     s->seen_ns = now_ns;
     s->begun = true;
-    if (!known && cap_uw != UNCAPPED) {
-        s->gap_uj = add_sat(s->gap_uj, sub_sat(mul_div(cap_uw, second_ns, NS_PER_S), more));
-    } else if (s->gap_uj) { /* a meter that is back may have counted all the time */
-        today->unseen_uj = add_sat(today->unseen_uj, sub_sat(s->gap_uj, more));
-        s->gap_uj = 0;
-    }
+    count_gap(s, news, more_uj, cap_uw == UNCAPPED ? 0 : mul_div(cap_uw, second_ns, NS_PER_S));
     if (turned || now_ns - s->stored_ns >= STORE_NS)
         store(s, now_ns);
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "power/calendar/zone.h"
+#include "unit/area/points.h"
 #include "unit/config.h"
 
 #define SPEND_DAYS 3
@@ -31,6 +32,7 @@ struct spend {
     struct spend_day day[SPEND_DAYS]; /* today, and the days that were looked at before */
     int64_t end_s;                    /* today's */
     uint64_t gap_uj;                  /* as unseen_uj, since the present silence of a meter began */
+    bool hole;                        /* the energy of a part of this silence is lost */
     uint64_t seen_ns, stored_ns;
     bool begun; /* total_uj is of this process, or of the disk */
 };
@@ -38,11 +40,11 @@ struct spend {
 void spend_open(struct spend *s, const char *state_dir);
 
 /*
- * Once a second. @total_uj: what the area's meters ever counted. @known: they tell what it draws;
- * otherwise it counts as drawing @cap_uw. @utc_s 0: nobody knows which day it is, and the one that
- * it was goes on. @zone NULL: the day of UTC.
+ * Once a second, with what the meters told. While they do not tell what the area draws, it counts
+ * as drawing @cap_uw, until they are back and tell what it was, or that they do not know. @utc_s 0:
+ * nobody knows which day it is, and the one that it was goes on. @zone NULL: the day of UTC.
  */
-void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s, uint64_t total_uj,
-                bool known, uint64_t cap_uw, uint64_t now_ns);
+void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s,
+                const struct points_news *news, uint64_t cap_uw, uint64_t now_ns);
 
 uint64_t spend_used_uj(const struct spend *s);

@@ -15,6 +15,9 @@
 #define CLOCK_SLACK_MS 60000
 #define QUIET_POLLS    3
 #define QUIET_S        60 /* a plug tells its power so often, if its period is not said */
+#define SILENT_NS      (120 * NS_PER_S)
+#define PAUSE_MAX_NS   (450 * NS_PER_S) /* a longer one was an outage */
+#define PAUSE_FALLS    16               /* a pause is forgotten after so many times its length */
 
 static void tell(struct device *d, const char *problem)
 {
@@ -66,31 +69,52 @@ static void heard(struct device *d, uint64_t now_ns)
 /*
  * The meter went on counting while this process was away: its counter tells what was used
  * meanwhile, if it is the same counter still. The wall clock may have been set, so a little more is
- * believed.
+ * believed. Returns whether it is.
  */
-static void bridge(struct device *d, uint64_t raw_uj)
+static bool bridge(struct device *d, uint64_t raw_uj)
 {
     uint64_t most_uw = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
     uint64_t away_ns = (sub_sat(wallclock_ms(), d->stored_ms) + CLOCK_SLACK_MS) * NS_PER_MS;
 
-    if (d->stored_uj && raw_uj >= d->stored_uj &&
-        raw_uj - d->stored_uj <= mul_div(most_uw, away_ns, NS_PER_S))
+    bool same = d->stored_uj && raw_uj >= d->stored_uj &&
+                raw_uj - d->stored_uj <= mul_div(most_uw, away_ns, NS_PER_S);
+
+    if (same)
         add(d, raw_uj - d->stored_uj);
     d->stored_uj = 0;
+    return same;
 }
 
 void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
 {
     uint64_t uj, gap = d->counter.gap_ns;
+    enum counter_news news;
+    bool bridged;
 
     heard(d, now_ns);
-    bridge(d, raw_uj);
+    bridged = bridge(d, raw_uj);
     if (!d->by_counter) /* its watts, if it told any first, are not counted twice */
         d->counter =
             (struct counter){.most_uw = d->config->most_uw, .late_ns = LATE_NS, .gap_ns = gap};
     d->by_counter = true;
-    if (understood(d, counter_read(&d->counter, now_ns, raw_uj, &uj), gap))
+    news = counter_read(&d->counter, now_ns, raw_uj, &uj);
+    if (understood(d, news, gap))
         add(d, uj);
+    else if (news != COUNTER_FIRST || !bridged)
+        d->hole = true;
+}
+
+/* A plug may also tell when its power changes: of its pauses the longest of the last time counts.
+ */
+static void note_pause(struct device *d, uint64_t now_ns)
+{
+    uint64_t pause = d->power_ns ? now_ns - d->power_ns : 0;
+
+    if (d->power.basis == POWER_UNKNOWN) /* it was away */
+        return;
+    d->pause_ns = sub_sat(d->pause_ns, pause / PAUSE_FALLS);
+    pause = pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
+    d->pause_ns = pause > d->pause_ns ? pause : d->pause_ns;
 }
 
 void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
@@ -110,12 +134,25 @@ void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
         return;
     }
     heard(d, now_ns);
+    note_pause(d, now_ns);
     second = energy_within(uw, d->config->error_permille, POWER_MEASURED); /* uJ of one second */
     d->power = (struct power_range){second.uj, second.low_uj, second.high_uj, second.basis};
     d->power_ns = now_ns;
     d->peak_uw = d->power.high_uw > d->peak_uw ? d->power.high_uw : d->peak_uw;
-    if (!d->by_counter &&
-        understood(d, counter_watts(&d->counter, now_ns, uw, d->last_uw, quiet, &uj), gap))
-        add(d, uj);
+    if (!d->by_counter) {
+        if (understood(d, counter_watts(&d->counter, now_ns, uw, d->last_uw, quiet, &uj), gap))
+            add(d, uj);
+        else
+            d->hole = true;
+    }
     d->last_uw = uw;
+}
+
+bool device_silent(const struct device *d, uint64_t now_ns)
+{
+    uint64_t usual = d->config->period_s * NS_PER_S;
+    uint64_t most = 2 * (d->pause_ns > usual ? d->pause_ns : usual);
+
+    return d->power.basis == POWER_UNKNOWN ||
+           now_ns - d->power_ns > (most > SILENT_NS ? most : SILENT_NS);
 }

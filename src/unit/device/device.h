@@ -46,10 +46,12 @@ struct device {
     uint64_t gap_ns;               /* of total's time; the owner takes it and sets it to 0 */
     struct power_range power;      /* the newest; POWER_UNKNOWN: none */
     uint64_t power_ns;             /* its time */
+    uint64_t pause_ns;             /* so long it keeps silent between two powers, as seen lately */
     uint64_t peak_uw;              /* the upper bound of the largest power it told */
     uint64_t last_uw;              /* of a meter without a counter */
     uint64_t handed_ns;            /* time of the reading that its machine was told last */
     bool by_counter;               /* energy comes from the meter's own counter */
+    bool hole;                     /* some energy was never told; the owner takes it, as gap_ns */
     char problem[96];              /* why nothing comes; empty: all is well */
     void (*trouble)(void *arg, const struct device *d); /* d->problem has changed */
     void *arg;
@@ -61,6 +63,12 @@ extern const struct device_ops device_tasmota, device_shelly, device_json, devic
 /* A reading of the meter's own counter, or of its power. Negative ones are refused by its kind. */
 void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj);
 void device_watts(struct device *d, uint64_t now_ns, uint64_t uw);
+
+/*
+ * Whether its power is not the present one: it is away, or has told none for two minutes, or for
+ * twice as long as it usually keeps silent, if that is more.
+ */
+bool device_silent(const struct device *d, uint64_t now_ns);
 
 /* The meter is away or says nonsense; its power is unknown until it is heard again. */
 __attribute__((format(printf, 2, 3))) void device_lost(struct device *d, const char *fmt, ...);
