@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/wallclock.h"
 #include "edge/outbox.h"
 #include "unit/area/points.h"
 #include "unit/area/spend.h"
@@ -237,6 +238,30 @@ static void what_a_counter_tells_of_its_time_away_replaces_what_was_assumed(void
     assert_int_equal(draw(10, 10) - before, 600 * 1200 * W + 10 * 300 * W);
 }
 
+static void what_a_counter_bridges_over_midnight_is_divided(void **state)
+{
+    uint64_t before;
+
+    clock_s = MONDAY + DAY - 100;
+    tell();
+    assert_int_equal(draw(300, 300), 200 * 300 * W);
+    assert_int_equal(spend.day[0].begin_s, MONDAY + DAY);
+    assert_int_equal(draw(300, 300), 500 * 300 * W);
+    /* This process was away for an hour; half of it is yesterday's. */
+    begin_anew(state);
+    clock_s = MONDAY + DAY + 1800;
+    device = (struct device){.config = &plug,
+                             .counter.most_uw = plug.most_uw,
+                             .trouble = trouble,
+                             .total = device.total,
+                             .stored_uj = raw_uj,
+                             .stored_ms = wallclock_ms() - 3600000};
+    before = draw(1, 0);
+    raw_uj += 3600 * 300 * W;
+    tell();
+    assert_in_range(draw(1, 0) - before, 1795 * 300 * W, 1805 * 300 * W);
+}
+
 static int make_folder(void **state)
 {
     assert_non_null(mkdtemp(folder));
@@ -268,6 +293,8 @@ int main(void)
                                         plug_out),
         cmocka_unit_test_setup_teardown(
             what_a_counter_tells_of_its_time_away_replaces_what_was_assumed, plug_in, plug_out),
+        cmocka_unit_test_setup_teardown(what_a_counter_bridges_over_midnight_is_divided, plug_in,
+                                        plug_out),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

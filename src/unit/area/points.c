@@ -219,7 +219,9 @@ void points_take(struct points *p, uint64_t now_ns, struct points_news *ret)
         if (!counts(p, d))
             continue;
         ret->hole |= d->hole;
+        ret->span_ns = d->span_ns > ret->span_ns ? d->span_ns : ret->span_ns;
         d->hole = false;
+        d->span_ns = 0;
     }
 }
 

@@ -29,6 +29,7 @@ struct points_news {
     uint64_t total_uj; /* what the area ever used */
     bool known;        /* they tell what it draws */
     bool hole;         /* energy of some of the time before was never told */
+    uint64_t span_ns;  /* what was told since the last call was used in so long a time */
 };
 void points_take(struct points *p, uint64_t now_ns, struct points_news *ret);
 

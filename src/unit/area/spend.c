@@ -116,6 +116,17 @@ static bool turn_day(struct spend *s, const struct zone *zone, int64_t utc_s, ui
     return i > 0;
 }
 
+/*
+ * Today's part of what a meter tells of a time that began before midnight: nobody knows when in it
+ * what was used.
+ */
+static uint64_t of_today(const struct spend *s, int64_t utc_s, uint64_t uj, uint64_t span_ns)
+{
+    uint64_t today_ns = (uint64_t)(utc_s - s->day[0].begin_s) * NS_PER_S;
+
+    return span_ns > today_ns ? mul_div(uj, today_ns, span_ns) : uj;
+}
+
 /* ---- what was used --------------------------------------------------------------------------- */
 
 /* Counts a second in which nobody knew what the area draws, or what they know who are back. */
@@ -142,6 +153,8 @@ void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s,
 
     if (s->begun) /* a total that is less: the meters' records were lost */
         more_uj = sub_sat(news->total_uj, today->total_uj);
+    if (utc_s)
+        more_uj = of_today(s, utc_s, more_uj, news->span_ns);
     today->total_uj = news->total_uj;
     today->used_uj = add_sat(today->used_uj, more_uj);
     s->seen_ns = now_ns;

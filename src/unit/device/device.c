@@ -51,11 +51,14 @@ static bool understood(struct device *d, enum counter_news news, uint64_t gap_be
     return news == COUNTER_OK || news == COUNTER_WRAPPED;
 }
 
-static void add(struct device *d, uint64_t uj)
+/* What was used in the last @span_ns. */
+static void add(struct device *d, uint64_t uj, uint64_t span_ns)
 {
     struct energy_range more = energy_within(uj, d->config->error_permille, POWER_MEASURED);
 
     energy_add(&d->total, &more);
+    if (uj && span_ns > d->span_ns)
+        d->span_ns = span_ns;
 }
 
 /* Nothing is known of the time up to the first reading. */
@@ -74,20 +77,20 @@ static void heard(struct device *d, uint64_t now_ns)
 static bool bridge(struct device *d, uint64_t raw_uj)
 {
     uint64_t most_uw = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
-    uint64_t away_ns = (sub_sat(wallclock_ms(), d->stored_ms) + CLOCK_SLACK_MS) * NS_PER_MS;
-
+    uint64_t away_ms = sub_sat(wallclock_ms(), d->stored_ms);
+    uint64_t most_ns = (away_ms + CLOCK_SLACK_MS) * NS_PER_MS;
     bool same = d->stored_uj && raw_uj >= d->stored_uj &&
-                raw_uj - d->stored_uj <= mul_div(most_uw, away_ns, NS_PER_S);
+                raw_uj - d->stored_uj <= mul_div(most_uw, most_ns, NS_PER_S);
 
     if (same)
-        add(d, raw_uj - d->stored_uj);
+        add(d, raw_uj - d->stored_uj, away_ms * NS_PER_MS);
     d->stored_uj = 0;
     return same;
 }
 
 void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
 {
-    uint64_t uj, gap = d->counter.gap_ns;
+    uint64_t uj, before_ns, gap = d->counter.gap_ns;
     enum counter_news news;
     bool bridged;
 
@@ -97,9 +100,10 @@ void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
         d->counter =
             (struct counter){.most_uw = d->config->most_uw, .late_ns = LATE_NS, .gap_ns = gap};
     d->by_counter = true;
+    before_ns = d->counter.time_ns;
     news = counter_read(&d->counter, now_ns, raw_uj, &uj);
     if (understood(d, news, gap))
-        add(d, uj);
+        add(d, uj, now_ns - before_ns);
     else if (news != COUNTER_FIRST || !bridged)
         d->hole = true;
 }
@@ -120,7 +124,7 @@ static void note_pause(struct device *d, uint64_t now_ns)
 void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
 {
     uint64_t most = d->config->most_uw ? d->config->most_uw : POWER_UW_MAX;
-    uint64_t uj, gap = d->counter.gap_ns;
+    uint64_t uj, before_ns = d->counter.time_ns, gap = d->counter.gap_ns;
     uint32_t poll_s = d->config->period_s ? d->config->period_s : d->config->ops->poll_s;
     uint64_t quiet = (d->config->ops->poll_s ? QUIET_POLLS * poll_s
                       : poll_s               ? poll_s
@@ -141,7 +145,7 @@ void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
     d->peak_uw = d->power.high_uw > d->peak_uw ? d->power.high_uw : d->peak_uw;
     if (!d->by_counter) {
         if (understood(d, counter_watts(&d->counter, now_ns, uw, d->last_uw, quiet, &uj), gap))
-            add(d, uj);
+            add(d, uj, now_ns - before_ns);
         else
             d->hole = true;
     }

@@ -44,6 +44,7 @@ struct device {
     uint64_t stored_uj, stored_ms; /* its own counter and the time of the last record; 0: none */
     uint64_t unheard_ns;           /* it was not heard up to there; the owner sets it; 0: heard */
     uint64_t gap_ns;               /* of total's time; the owner takes it and sets it to 0 */
+    uint64_t span_ns;              /* the longest that one reading told of; taken as gap_ns */
     struct power_range power;      /* the newest; POWER_UNKNOWN: none */
     uint64_t power_ns;             /* its time */
     uint64_t pause_ns;             /* so long it keeps silent between two powers, as seen lately */
