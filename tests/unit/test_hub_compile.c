@@ -65,6 +65,20 @@ static void the_policy_of_the_design_becomes_rules(void **state)
     policy_done(&p);
 }
 
+static void a_budget_may_follow_the_grids_carbon_intensity(void **state)
+{
+    static const char text[] = HEAD "rules: [{area: unlp, budget: 90 kWh/day, shape: carbon}]";
+    char said[RULE_TEXT_MAX];
+    struct power_policy p;
+    struct error err;
+
+    assert_int_equal(compile(text, &p, &err), 0);
+    assert_int_equal(p.set.rule[0].shape, SHAPE_CARBON);
+    explain_rule(&p, 0, said);
+    assert_non_null(strstr(said, "by carbon intensity"));
+    policy_done(&p);
+}
+
 static void areas_say_where_units_stand(void **state)
 {
     static const char text[] = HEAD "valid: 30d\nareas:\n"
@@ -134,6 +148,8 @@ static const struct {
     {HEAD "rules: [{area: unlp, floor: 1 W, kind: advice}]", "4:40: 'kind' is of a cap"},
     {HEAD "rules: [{area: unlp, cap: 1 W, shape: flat}]", "4:39: 'shape' is of a budget"},
     {HEAD "rules: [{area: unlp, budget: 1 kWh/day, shape: tariff}]", "4:48: 'shape: tariff' needs"},
+    {HEAD "rules: [{area: unlp, budget: 1 kWh/day, shape: round}]",
+     "4:48: 'shape' is flat, tariff or carbon"},
     {HEAD "rules: [{area: unlp, priority: 1}]", "4:32: 'priority' is unknown here"},
     {HEAD "rules: [{area: unlp, when: never, cap: 1 W}]", "4:28: 'never' is no condition"},
     {HEAD "rules: [{area: unlp, when: 18:00-25:00 UTC, cap: 1 W}]", "is no condition"},
@@ -400,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_policy_of_the_design_becomes_rules),
+        cmocka_unit_test(a_budget_may_follow_the_grids_carbon_intensity),
         cmocka_unit_test(areas_say_where_units_stand),
         cmocka_unit_test(a_budget_of_several_units_says_what_each_has_without_the_hub),
         cmocka_unit_test(what_is_wrong_is_said_with_line_and_column),

@@ -378,19 +378,18 @@ static int take_amount(struct compiler *c, const struct power_rule *base, uint32
 }
 
 /* One of some words; YAML_NONE: the first. */
-static int take_word(struct compiler *c, uint32_t node, const char *const *words, uint32_t n,
-                     uint32_t *ret)
+static int take_word(struct compiler *c, uint32_t node, const char *const words[3], uint32_t *ret)
 {
     const char *text = text_of(c, node);
 
     *ret = 0;
     if (node == YAML_NONE)
         return 0;
-    for (; text && *ret < n; ++*ret)
+    for (; text && *ret < 3; ++*ret)
         if (strcmp(text, words[*ret]) == 0)
             return 0;
-    return wrong(c, node, "'%s' is %s%s%s%s", c->doc.node[node].key, words[0],
-                 n > 2 ? ", " : " or ", words[1], n > 2 ? " or advice" : "");
+    return wrong(c, node, "'%s' is %s, %s or %s", c->doc.node[node].key, words[0], words[1],
+                 words[2]);
 }
 
 /* A switch, or a list of them: "ac lights" comes out. */
@@ -462,7 +461,7 @@ static int check_item(struct compiler *c, const struct item *i, const struct pow
 static int take_item(struct compiler *c, uint32_t node)
 {
     static const char *const kinds[] = {"breaker", "budget", "advice"};
-    static const char *const shapes[] = {"flat", "tariff"};
+    static const char *const shapes[] = {"flat", "tariff", "carbon"};
     struct item i = {.node = node};
     const struct key keys[] = {{"area", &i.area},   {"room", &i.room},   {"cap", &i.cap},
                                {"floor", &i.floor}, {"kind", &i.kind},   {"budget", &i.budget},
@@ -479,9 +478,9 @@ static int take_item(struct compiler *c, uint32_t node)
     if (r >= 0)
         r = take_when(c, i.when, &base);
     if (r >= 0)
-        r = take_word(c, i.kind, kinds, 3, &base.kind);
+        r = take_word(c, i.kind, kinds, &base.kind);
     if (r >= 0)
-        r = take_word(c, i.shape, shapes, 2, &base.shape);
+        r = take_word(c, i.shape, shapes, &base.shape);
     if (r >= 0)
         r = check_item(c, &i, &base);
     if (r >= 0)
