@@ -165,8 +165,7 @@ static const json_t *list_of(struct reader *r, const json_t *in, const char *nam
     return r->code == 0 ? list : NULL;
 }
 
-/* One whose file is not there makes no policy wrong: others' rules hold, and its windows do in
- * part. */
+/* A zone without a file makes no policy wrong: its windows alone are in doubt. */
 static void read_zones(struct reader *r, struct bundle *b)
 {
     const json_t *list = list_of(r, r->message, "zones", RULES_ZONES_MAX, true), *j;

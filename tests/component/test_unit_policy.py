@@ -202,7 +202,7 @@ def test_a_policy_without_the_file_of_its_zone_holds_as_without_a_clock(area):
     unit.hub.publish("policy", b"", "-r")  # the broker forgets it
     unit.kill()
     unit.begin()
-    unit.wait_line("policy 8 is in force, from the disk")
+    unit.wait_line("policy 8, read from the disk, is in force")
     unit.parent.wait(lambda p: sum("Atlantis" in t for t in events(p, "policy")) == 2)
     assert cap(unit.parent) == 800
 
@@ -214,11 +214,11 @@ def test_a_rule_about_a_switch_that_is_not_there_is_told_once(area):
         return rule("off", 0, off=names, area=area, line=line, **{"if": "window", "window": EVENINGS})
 
     def told(parent):
-        return [t for t in events(parent, "policy") if "no [switch]" in t]
+        return [t for t in events(parent, "policy") if "switches that this unit" in t]
     unit.hub.policy(7, [off("lights oven", area="unlp")])  # of several units: another one has an oven
     unit.parent.wait(lambda p: p.states[-1]["policy"] == 7)
     unit.hub.policy(8, [off("lihgts lights ac")])
-    unit.parent.wait(lambda p: told(p) == ["rules switch off what is no [switch] of this unit: lihgts ac"])
+    unit.parent.wait(lambda p: told(p) == ["rules name switches that this unit does not have: lihgts ac"])
     unit.hub.policy(9, [off("lihgts lights ac")])  # the same one, as each day
     unit.parent.wait(lambda p: p.states[-1]["policy"] == 9)
     assert len(told(unit.parent)) == 1

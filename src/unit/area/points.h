@@ -24,12 +24,12 @@ void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms);
 /* The area's draw now; POWER_UNKNOWN: no meter tells it, or one of them is not heard. */
 struct power_range points_power(const struct points *p, uint64_t now_ns);
 
-/* What the meters told since the last call; one caller. */
+/* News of the meters since the last call; one caller. */
 struct points_news {
     uint64_t total_uj; /* what the area ever used */
     bool known;        /* they tell what it draws */
     bool hole;         /* energy of some of the time before was never told */
-    uint64_t span_ns;  /* what was told since the last call was used in so long a time */
+    uint64_t span_ns;  /* the longest time of which one reading since then told */
 };
 void points_take(struct points *p, uint64_t now_ns, struct points_news *ret);
 

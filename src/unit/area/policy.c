@@ -106,8 +106,8 @@ static bool has_switch(const struct unit_config *c, const char *name)
 }
 
 /*
- * Names in `off:` that are no switch of this unit. Those of areas above are of several units, none
- * of which has all: only a rule of this very area is wrong.
+ * Lists the names in `off:` that no switch of this unit has. Rules of areas above are for several
+ * units, none of which has all of their switches: only a rule of this very area is wrong.
  */
 static void list_no_switches(const struct policy *p, char *ret, size_t size)
 {
@@ -137,7 +137,7 @@ static void find_amiss(struct policy *p, uint64_t now_ns)
     p->zones_ns = unknown ? now_ns : 0;
     list_no_switches(p, none, sizeof(none));
     snprintf(p->amiss, sizeof(p->amiss), "%s%s%s%.130s%s",
-             none[0] ? "rules switch off what is no [switch] of this unit: " : "", none,
+             none[0] ? "rules name switches that this unit does not have: " : "", none,
              none[0] && unknown ? "; " : "", unknown ? err.text : "",
              unknown ? ": its windows count as open for caps, budgets and scales, and as closed "
                        "for all else"

@@ -61,8 +61,9 @@ int policy_open_command(const struct policy *p, const void *bytes, size_t len,
                         const char **ret_text, size_t *ret_len);
 
 /*
- * What of the policy in force cannot be followed here, for people, in less than POLICY_AMISS_MAX
- * bytes; "": nothing. The text stays where it is, and changes with a policy and with policy_tick().
+ * Faults of the policy in force that show in this unit alone, as a text for people of less than
+ * POLICY_AMISS_MAX bytes; "": none. It stays where it is, and changes with a policy and with
+ * policy_tick().
  */
 const char *policy_amiss(const struct policy *p);
 

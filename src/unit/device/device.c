@@ -51,7 +51,7 @@ static bool understood(struct device *d, enum counter_news news, uint64_t gap_be
     return news == COUNTER_OK || news == COUNTER_WRAPPED;
 }
 
-/* What was used in the last @span_ns. */
+/* Adds energy of the last @span_ns. */
 static void add(struct device *d, uint64_t uj, uint64_t span_ns)
 {
     struct energy_range more = energy_within(uj, d->config->error_permille, POWER_MEASURED);
