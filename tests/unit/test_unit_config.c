@@ -501,6 +501,10 @@ static void a_meter_that_tells_seldom_is_silent_later(void **state)
     assert_true(device_silent(&d, t + 601 * NS_PER_S));
     device_watts(&d, t += 10 * NS_PER_S, 90000000); /* its power has changed */
     assert_false(device_silent(&d, t + 590 * NS_PER_S));
+    assert_true(device_power_known(&d, t + 590 * NS_PER_S));
+    device_energy(&d, t += 250 * NS_PER_S, 1000); /* it tells its counter alone now */
+    assert_false(device_silent(&d, t + 500 * NS_PER_S));
+    assert_false(device_power_known(&d, t + 500 * NS_PER_S));
     device_lost(&d, "gone");
     assert_true(device_silent(&d, t));
     device_watts(&d, t += 9000 * NS_PER_S, 60000000); /* it was away: that is no pause of its own */

@@ -194,7 +194,7 @@ struct power_range points_power(const struct points *p, uint64_t now_ns)
 
         if (!counts(p, d))
             continue;
-        if (device_silent(d, now_ns))
+        if (!device_power_known(d, now_ns))
             return (struct power_range){0};
         sum.uw = add_sat(sum.uw, d->power.uw);
         sum.low_uw = add_sat(sum.low_uw, d->power.low_uw);
@@ -211,13 +211,13 @@ uint64_t points_total_uj(const struct points *p)
 
 void points_take(struct points *p, uint64_t now_ns, struct points_news *ret)
 {
-    *ret = (struct points_news){.total_uj = points_total_uj(p),
-                                .known = points_power(p, now_ns).basis != POWER_UNKNOWN};
+    *ret = (struct points_news){.total_uj = points_total_uj(p), .known = p->count > 0};
     for (size_t i = 0; i < p->count; i++) {
         struct device *d = &p->device[i];
 
         if (!counts(p, d))
             continue;
+        ret->known &= !device_silent(d, now_ns);
         ret->hole |= d->hole;
         ret->span_ns = d->span_ns > ret->span_ns ? d->span_ns : ret->span_ns;
         d->hole = false;

@@ -27,7 +27,7 @@ struct power_range points_power(const struct points *p, uint64_t now_ns);
 /* News of the meters since the last call; one caller. */
 struct points_news {
     uint64_t total_uj; /* what the area ever used */
-    bool known;        /* they tell what it draws */
+    bool known;        /* none of them is silent */
     bool hole;         /* energy of some of the time before was never told */
     uint64_t span_ns;  /* the longest time of which one reading since then told */
 };

@@ -40,9 +40,9 @@ struct spend {
 void spend_open(struct spend *s, const char *state_dir);
 
 /*
- * Once a second, with what the meters told. While they do not tell what the area draws, it counts
- * as drawing @cap_uw, until they are back and tell what it was, or that they do not know. @utc_s 0:
- * nobody knows which day it is, and the one that it was goes on. @zone NULL: the day of UTC.
+ * Once a second, with news of the meters. While one of them is silent, the area counts as drawing
+ * @cap_uw, until that one is back and tells what it was, or that it does not know. @utc_s 0: nobody
+ * knows which day it is, and the last one goes on. @zone NULL: the day of UTC.
  */
 void spend_tick(struct spend *s, const struct zone *zone, int64_t utc_s,
                 const struct points_news *news, uint64_t cap_uw, uint64_t now_ns);

@@ -36,6 +36,7 @@ void device_lost(struct device *d, const char *fmt, ...)
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     d->power.basis = POWER_UNKNOWN;
+    d->told_ns = 0;
     tell(d, text);
 }
 
@@ -88,6 +89,20 @@ static bool bridge(struct device *d, uint64_t raw_uj)
     return same;
 }
 
+/*
+ * A plug may also tell when its power changes: of its pauses the longest of the last time counts.
+ * The time in which it was known to be away is no pause.
+ */
+static void note_pause(struct device *d, uint64_t now_ns)
+{
+    uint64_t pause = d->told_ns ? now_ns - d->told_ns : 0;
+
+    d->pause_ns = sub_sat(d->pause_ns, pause / PAUSE_FALLS);
+    pause = pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
+    d->pause_ns = pause > d->pause_ns ? pause : d->pause_ns;
+    d->told_ns = now_ns;
+}
+
 void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
 {
     uint64_t uj, before_ns, gap = d->counter.gap_ns;
@@ -95,6 +110,7 @@ void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
     bool bridged;
 
     heard(d, now_ns);
+    note_pause(d, now_ns);
     bridged = bridge(d, raw_uj);
     if (!d->by_counter) /* its watts, if it told any first, are not counted twice */
         d->counter =
@@ -106,19 +122,6 @@ void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj)
         add(d, uj, now_ns - before_ns);
     else if (news != COUNTER_FIRST || !bridged)
         d->hole = true;
-}
-
-/* A plug may also tell when its power changes: of its pauses the longest of the last time counts.
- */
-static void note_pause(struct device *d, uint64_t now_ns)
-{
-    uint64_t pause = d->power_ns ? now_ns - d->power_ns : 0;
-
-    if (d->power.basis == POWER_UNKNOWN) /* it was away */
-        return;
-    d->pause_ns = sub_sat(d->pause_ns, pause / PAUSE_FALLS);
-    pause = pause < PAUSE_MAX_NS ? pause : PAUSE_MAX_NS;
-    d->pause_ns = pause > d->pause_ns ? pause : d->pause_ns;
 }
 
 void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
@@ -152,11 +155,20 @@ void device_watts(struct device *d, uint64_t now_ns, uint64_t uw)
     d->last_uw = uw;
 }
 
-bool device_silent(const struct device *d, uint64_t now_ns)
+static uint64_t patience_ns(const struct device *d)
 {
     uint64_t usual = d->config->period_s * NS_PER_S;
     uint64_t most = 2 * (d->pause_ns > usual ? d->pause_ns : usual);
 
-    return d->power.basis == POWER_UNKNOWN ||
-           now_ns - d->power_ns > (most > SILENT_NS ? most : SILENT_NS);
+    return most > SILENT_NS ? most : SILENT_NS;
+}
+
+bool device_silent(const struct device *d, uint64_t now_ns)
+{
+    return !d->told_ns || now_ns - d->told_ns > patience_ns(d);
+}
+
+bool device_power_known(const struct device *d, uint64_t now_ns)
+{
+    return d->power.basis != POWER_UNKNOWN && now_ns - d->power_ns <= patience_ns(d);
 }

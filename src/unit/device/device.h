@@ -47,7 +47,8 @@ struct device {
     uint64_t span_ns;              /* the longest that one reading told of; taken as gap_ns */
     struct power_range power;      /* the newest; POWER_UNKNOWN: none */
     uint64_t power_ns;             /* its time */
-    uint64_t pause_ns;             /* so long it keeps silent between two powers, as seen lately */
+    uint64_t told_ns;              /* time of the newest reading of any kind; 0: it is away */
+    uint64_t pause_ns;             /* so long it keeps silent between two, as seen lately */
     uint64_t peak_uw;              /* the upper bound of the largest power it told */
     uint64_t last_uw;              /* of a meter without a counter */
     uint64_t handed_ns;            /* time of the reading that its machine was told last */
@@ -66,10 +67,11 @@ void device_energy(struct device *d, uint64_t now_ns, uint64_t raw_uj);
 void device_watts(struct device *d, uint64_t now_ns, uint64_t uw);
 
 /*
- * Whether its power is not the present one: it is away, or has told none for two minutes, or for
- * twice as long as it usually keeps silent, if that is more.
+ * Whether it has told nothing for two minutes, or for twice as long as it usually keeps silent, if
+ * that is more. Its power may be unknown longer than that, as that of a meter with a counter alone.
  */
 bool device_silent(const struct device *d, uint64_t now_ns);
+bool device_power_known(const struct device *d, uint64_t now_ns);
 
 /* The meter is away or says nonsense; its power is unknown until it is heard again. */
 __attribute__((format(printf, 2, 3))) void device_lost(struct device *d, const char *fmt, ...);
