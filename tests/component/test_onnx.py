@@ -186,7 +186,8 @@ def library(tmp_path):
 
 
 def test_an_unknown_library_is_left_alone(run, library):  # noqa: F811
-    started = run(PYTHON, "-c", f"import ctypes; print('said', ctypes.CDLL({str(library)!r}).answer(), flush=True); input()")
+    started = run(PYTHON, "-c", f"import ctypes; print('said', ctypes.CDLL({str(library)!r}).answer(), flush=True); input()",
+                  backend="onnxruntime")
     assert started.expect("said") == ["said", "42"]
     shown = started.becomes(malleable=False)
     assert shown["note"] == "moldable: an unknown ONNX Runtime" and shown["version"] == "9.9.9"
