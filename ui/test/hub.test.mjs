@@ -119,6 +119,7 @@ describe("the organization's page", { skip }, () => {
 
   test("what was used is told by area, user and day", async () => {
     await go(page, "used");
+    await page.waitForFunction(() => [...document.querySelectorAll(".page.used .buttons button")].some((x) => x.textContent === "today"));
     await page.$$eval(".page.used .buttons button", (all) => all.find((x) => x.textContent === "today").click()); // no day is over here
     for (const [by, first] of [["area", /Laboratory 3/], ["day", /^20\d\d-\d\d-\d\d/], ["user", /./]]) {
       await page.$$eval(".page.used .buttons button", (all, b) => all.find((x) => x.textContent === b).click(), by);
@@ -444,11 +445,12 @@ describe("what happens while the list of areas is on its way", { skip: !CHROMIUM
   const LAB1 = "unlp/f1/lab1", LAB2 = "unlp/f1/lab2";
   const state = (page, path) => page.$eval(`.area[data-area="${path}"] .mark`, (e) => e.className.split(" ")[1]);
   const states = async (page) => `${await state(page, LAB1)} ${await state(page, LAB2)}`;
+  const first = (page) => states(page).catch(() => ""); // the page may still be loading
 
   test("an event that overtakes the list counts, also when the page has shown it meanwhile", () => {
     const hub = new LateList();
     return made(hub, async (page) => {
-      await eventually(async () => (await states(page)) === "connected connected", "the first list");
+      await eventually(async () => (await first(page)) === "connected connected", "the first list");
       hub.turn(LAB2, "lost", false); // the list alone says so: it has come
       hub.meanwhile = async () => {
         hub.turn(LAB1, "lost", true);
