@@ -564,6 +564,26 @@ static void users_energy_is_kept_by_the_quarter_and_goes_in_time(void **state)
     store_close(s);
 }
 
+static void users_energy_goes_in_time_however_often_rows_are_summed_up(void **state)
+{
+    struct store_keep keep = {FOREVER, FOREVER, FOREVER, 10 * DAY_MS};
+    struct outbox_record r[] = {record("user:ana", 7, 1, 60, 20), record("area", 7, 2, 60, 20)};
+    struct store *s = opened();
+
+    put(s, "lab3", r, 2);
+    for (int64_t now = NOON + 10 * DAY_MS - 1800000; now <= NOON + 12 * DAY_MS; now += 1800000)
+        assert_in_range(store_rollup(s, &keep, now, 100, &err), 0, 1);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    assert_int_equal(n_totals, 0);
+    assert_int_equal(series(s, "user:ana", 0, 3600, 60), 0);
+    assert_int_equal(sum_of(s, "area").uj, 20); /* the area's own stay */
+    r[0] = stretch("user:ana", 3, NOON + 12 * DAY_MS, NOON + 12 * DAY_MS + 1000, 27);
+    put(s, "lab3", r, 1); /* she comes back, as somebody new */
+    ask(s, STORE_BY_USER, NOON + 12 * DAY_MS, NOON + 13 * DAY_MS, NULL, NULL);
+    assert_true(n_totals == 1 && uj(&totals[0].mid) == 27);
+    store_close(s);
+}
+
 static void what_was_erased_of_a_user_does_not_come_back(void **state)
 {
     struct store *s = opened();
@@ -760,6 +780,7 @@ int main(void)
         TEST(time_that_nobody_measured_is_a_gap_of_its_days),
         TEST(sums_larger_than_64_bits_are_told),
         TEST(users_energy_is_kept_by_the_quarter_and_goes_in_time),
+        TEST(users_energy_goes_in_time_however_often_rows_are_summed_up),
         TEST(what_was_erased_of_a_user_does_not_come_back),
         TEST(a_transaction_that_is_not_ended_stores_nothing),
         TEST(two_programs_do_not_count_twice),

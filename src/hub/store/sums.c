@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Old rows become fewer; days are counted again after a change of the zone. */
+#include "hub/store/memory.h"
 #include "hub/store/store_state.h"
 
 #include "base/cleanup.h"
@@ -36,16 +37,21 @@ static int sum_up(struct store *s, int step, int next, int64_t until_ms, uint32_
     return r ? r : more == 0;
 }
 
+static bool users_due(const struct store *s, int64_t now_ms)
+{
+    return now_ms - s->users_ms >= USERS_EVERY_MS || now_ms < s->users_ms;
+}
+
 static int drop_users(struct store *s, const struct store_keep *keep, int64_t now_ms)
 {
-    int64_t until_ms = now_ms - (int64_t)keep->user_ms;
-    int r;
+    int64_t until_ms = now_ms - (int64_t)keep->user_ms, gone = 0;
+    int r = change(s, DROP_USER_SAMPLES, until_ms, 0, 0);
 
-    if (now_ms - s->users_ms < USERS_EVERY_MS && now_ms >= s->users_ms)
-        return 0;
-    r = change(s, DROP_USER_SAMPLES, until_ms, 0, 0);
     r = r ? r : change(s, DROP_USER_DAYS, until_ms - 86400000, 0, 0);
     r = r ? r : change(s, DROP_USERS, until_ms, 0, 0);
+    r = r ? r : s->db->dialect->changed(s->db, &gone);
+    if (gone) /* who comes back is a new point */
+        memory_forget(s->memory);
     return r;
 }
 
@@ -58,6 +64,7 @@ int store_rollup(struct store *s, const struct store_keep *keep, int64_t now_ms,
     } steps[] = {{STEP_SECOND, STEP_MINUTE, keep->second_ms},
                  {STEP_MINUTE, STEP_QUARTER, keep->minute_ms},
                  {STEP_QUARTER, 0, keep->quarter_ms}};
+    bool users = users_due(s, now_ms);
     int r = store_begin(s, err), more = 0;
 
     if (r < 0)
@@ -67,12 +74,13 @@ int store_rollup(struct store *s, const struct store_keep *keep, int64_t now_ms,
         more |= r > 0;
     }
     r = r < 0 ? r : change(s, DROP_DAYS, now_ms - (int64_t)keep->quarter_ms - 86400000, 0, 0);
-    r = r < 0 ? r : drop_users(s, keep, now_ms);
+    r = r >= 0 && users ? drop_users(s, keep, now_ms) : r;
     s->failed = r;
     r = store_commit(s, err);
     if (r < 0)
         return r;
-    s->users_ms = now_ms;
+    if (users)
+        s->users_ms = now_ms;
     r = store_fill_day(s, err);
     return r < 0 ? r : more | r;
 }
