@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import struct
+import subprocess
 import time
 
 import pytest
@@ -297,6 +298,31 @@ def test_a_unit_that_was_admitted_again_is_cut_off_again_when_it_is_revoked_agai
             unit.kill()
             unit.wait()
         assert ada.call("POST", "/v1/units/lab3/admit")[0] == 200
+
+
+def test_a_revoked_unit_that_sends_all_the_time_is_cut_though_nobody_tells_the_broker(hub):  # noqa: F811
+    hub.enrol("lab3")
+    hub.state_of("lab3")
+    ada = hub.script("ada")
+    eventually(lambda: [u["state"] for u in ada.call("GET", "/v1/units")[1]] == ["connected"])
+    (hub.state / "broker/pid").unlink()  # as where only --write was run: the broker does not reload
+    unit = subprocess.Popen(hub.client("mosquitto_pub", "lab3", "-t", "tide/1/lab3/up/demand", "-l"), stdin=subprocess.PIPE, text=True)
+
+    def cut():
+        try:
+            unit.stdin.write("{}\n")  # five a second
+            unit.stdin.flush()
+        except BrokenPipeError:
+            pass  # it was hung up on
+        return "lab3: is revoked: its connection is cut" in hub.said()
+
+    try:
+        assert ada.call("POST", "/v1/units/lab3/revoke")[0] == 200
+        eventually(cut, pause=0.2)
+        assert "already connected, closing old connection" in hub.log()
+    finally:
+        unit.kill()
+        unit.wait()
 
 
 def test_the_hub_takes_nothing_of_a_revoked_unit_whatever_the_broker_lets_through(hub):  # noqa: F811

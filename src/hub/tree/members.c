@@ -64,7 +64,8 @@ bool members_revoked(const struct tree *t, const char *name)
 /* Whatever it last said holds no more. */
 static void silence(struct tree *t, struct unit *u)
 {
-    u->cut_due_ns = clock_now_ns() + RELOAD_NS;
+    if (!u->cut_due_ns) /* whatever it goes on sending puts it off no further */
+        u->cut_due_ns = clock_now_ns() + RELOAD_NS;
     if (!u->state.online)
         return;
     u->state.online = false;
@@ -107,7 +108,9 @@ static int look(struct tree *t, struct error *err)
         struct unit *u = units_change(t->units, i);
         bool revoked = members_revoked(t, u->name);
 
-        if (revoked && !u->revoked)
+        if (!revoked)
+            u->cut_due_ns = 0;
+        else if (!u->revoked)
             silence(t, u);
         u->revoked = revoked;
     }
