@@ -131,6 +131,25 @@ def test_who_is_taken_out_of_the_policy_finds_none_any_more(hub):
     assert policy(hub, "lab3")["rules"] == []
 
 
+def test_a_unit_whose_rules_are_too_long_keeps_the_policy_that_it_has_and_each_such_unit_is_named(hub):
+    hub.enrol("lab5")
+    head = HEAD + "areas: [{area: unlp, unit: lab4}, {area: unlp/lab3, unit: lab3}, {area: unlp/lab5, unit: lab5}]\nrules:\n"
+    hub.serve()
+    apply(hub, head + "- {area: unlp/lab3, cap: 500 W}\n")
+    eventually(lambda: retained(hub, "lab5"))
+    before = {name: policy(hub, name)["number"] for name in ("lab3", "lab4", "lab5")}
+    apply(hub, head + "".join(f"- {{area: unlp/lab3/r{n}, cap: {n + 1} W}}\n" for n in range(3500)))
+    eventually(lambda: policy(hub, "lab5")["number"] > before["lab5"])
+    told = [f"{name}: policy {in_file(hub)[0]} cannot be sent, it keeps what it has" for name in ("lab3", "lab4")]
+    eventually(lambda: all(line in hub.said() for line in told))
+    assert {name: policy(hub, name)["number"] for name in ("lab3", "lab4")} == {"lab3": before["lab3"], "lab4": before["lab4"]}
+    hub.broker.kill()  # all policies go out again; what was said of this number is not said again
+    hub.broker.wait(GUARD_S)
+    hub.start()
+    eventually(lambda: retained(hub, "lab5"))
+    assert [hub.said().count(line) for line in told] == [1, 1]
+
+
 @pytest.mark.parametrize("point", ["policy-stored:1", "policy-sent:1", "policy-sent:2"])
 def test_a_hub_that_is_killed_gives_no_number_twice(hub, point):
     hub.serve()

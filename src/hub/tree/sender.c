@@ -57,7 +57,6 @@ static void place_units(struct tree *t)
 void sender_again(struct tree *t)
 {
     t->next_policy = 0;
-    t->too_large = false;
     if (t->policy.number)
         fill_bundle(t);
     sender_send(t);
@@ -88,7 +87,9 @@ static int publish(struct tree *t, const struct unit *u, const void *bytes, size
                         &id);
 }
 
-static int send_policy(struct tree *t, const struct unit *u)
+/* One that cannot be sent leaves the unit with what it has. Returns less than 0: the broker takes
+ * no more now. */
+static int send_policy(struct tree *t, struct unit *u)
 {
     _cleanup_free_ char *text = NULL, *sealed = NULL;
     size_t len;
@@ -100,20 +101,29 @@ static int send_policy(struct tree *t, const struct unit *u)
         : strlen(text) > BUNDLE_BYTES_MAX
             ? -E2BIG
             : sealed_make(t->seal_key, SEALED_POLICY, u->name, text, &sealed, &len);
-    if (r == 0)
-        return publish(t, u, sealed, len);
-    if (!t->too_large)
-        tree_say(t, u->name, "its policy cannot be sent: %s",
+    if (r == 0) {
+        r = publish(t, u, sealed, len);
+        if (r == 0)
+            u->policy_sent = t->policy.number;
+        return r;
+    }
+    if (u->policy_said != t->policy.number)
+        tree_say(t, u->name, "policy %" PRIu64 " cannot be sent, it keeps what it has: %s",
+                 t->policy.number,
                  r == -E2BIG ? "its rules, and those of what lies below its area, are too long"
                              : strerror(-r));
-    t->too_large = true;
-    return 0; /* the next one's may fit */
+    u->policy_said = t->policy.number;
+    return 0;
 }
 
 /* A unit that the policy names no longer: who connects anew gets nothing any more. */
-static int withdraw(struct tree *t, const struct unit *u)
+static int withdraw(struct tree *t, struct unit *u)
 {
-    return u->state.policy || u->policy_sent ? publish(t, u, NULL, 0) : 0;
+    int r = u->state.policy || u->policy_sent ? publish(t, u, NULL, 0) : 0;
+
+    if (r == 0)
+        u->policy_sent = 0;
+    return r;
 }
 
 void sender_send(struct tree *t)
@@ -125,8 +135,7 @@ void sender_send(struct tree *t)
 
         if ((*u->area ? send_policy(t, u) : withdraw(t, u)) < 0)
             return; /* the broker is away or takes no more now: on_stored() goes on */
-        u->policy_sent = *u->area ? t->policy.number : 0;
-        if (*u->area)
+        if (*u->area && u->policy_sent == t->policy.number)
             failpoint(FAILPOINT_POLICY_SENT);
     }
 }

@@ -29,7 +29,6 @@ struct tree {
     struct carbon carbon;
     struct bundle *bundle; /* to be sent: all but the area is filled in */
     size_t next_policy;    /* units before it have their policy */
-    bool too_large;        /* said that a unit's policy is */
     int carbon_said;       /* what was said of its file */
     bool unrenewed;        /* said that the policy cannot be renewed */
     struct tree_order order[ORDERS_MAX];

@@ -31,7 +31,8 @@ struct unit {
     int64_t unseen_from_ms, looked_ms; /* since when unseen_uj counts, and up to when; 0: not yet */
     uint64_t lease_uw;                 /* of the newest lease; RULE_UNLIMITED: none */
     bool lease_kept;                   /* the unit has acknowledged it */
-    uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none */
+    uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none … */
+    uint64_t policy_said; /* … and of the one of which was said that it cannot be sent */
     uint64_t asked_ns;    /* monotonic time of its last request for a certificate */
     bool revoked;         /* its certificates are; members.c knows of those never heard */
     uint64_t cut_due_ns;  /* when its connection has to be cut, monotonic; 0: it need not … */
