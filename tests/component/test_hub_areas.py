@@ -13,6 +13,7 @@ from daemon import eventually
 from hub import KWH, end
 from hub_web import POLICY, Hub, areas, needs_tools
 from hub_web import hub  # noqa: F401 (a fixture)
+from site_bed import Clock
 
 pytestmark = needs_tools
 
@@ -222,6 +223,26 @@ def test_an_operator_switches_and_everybody_hears_what_came_of_it(hub):  # noqa:
     eventually(lambda: areas(olga)["unlp/lab3"]["state"] == "lost")
     status, answer = olga.call("POST", "/v1/areas/unlp/lab3/switches/ac", {"on": False})
     assert status == 409 and "is lost" in answer["error"]["message"], answer
+
+
+def test_an_order_ends_in_its_time_also_when_the_clock_is_set_back(hub, tmp_path):  # noqa: F811
+    clock = Clock(tmp_path, int(time.time()))
+    hub.kill()
+    hub.env = {"TIDE_CLOCK": str(clock.path)}
+    hub.serve()
+    hub.enrol("lab3")
+    hub.state_of("lab3", switches=[{"name": "ac", "on": True, "known": True, "always_on": False, "command": True}])
+    olga = hub.user("olga")
+    eventually(lambda: areas(olga)["unlp/lab3"]["switches"])
+    stream = hub.user("vera").stream()
+    status, answer = olga.call("POST", "/v1/areas/unlp/lab3/switches/ac", {"on": False, "for_s": 1})
+    assert status == 202, answer
+    clock.set(int(time.time()) - 86400)
+    said = {"state": "ordered"}
+    while said["state"] == "ordered":  # ten seconds behind its end nobody waits for it any more
+        _, _, said = stream.next("switch")
+    stream.close()
+    assert (said["id"], said["state"]) == (answer["id"], "expired")
 
 
 def test_an_administrator_has_a_units_and_a_users_energy_forgotten(hub):  # noqa: F811

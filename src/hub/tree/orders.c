@@ -2,6 +2,7 @@
 #include "hub/tree/tree_state.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/wallclock.h"
 #include "edge/sealed.h"
 
@@ -97,6 +98,7 @@ int tree_switch(struct tree *t, const char *unit, const char *name, bool on, uin
     snprintf(o.name, sizeof(o.name), "%s", name);
     snprintf(o.by, sizeof(o.by), "%s", by);
     o.until_ms = (int64_t)wallclock_ms() + for_s * INT64_C(1000);
+    o.end_ns = clock_boot_ns() + for_s * NS_PER_S + ANSWER_MS * NS_PER_MS;
     r = send_order(t, &o, for_s, err);
     if (r < 0)
         return r;
@@ -133,8 +135,9 @@ void orders_event(struct tree *t, const struct unit *u, const struct payload_eve
 void orders_tick(struct tree *t)
 {
     int64_t now = (int64_t)wallclock_ms();
+    uint64_t now_ns = clock_boot_ns();
 
     for (size_t i = t->orders; i-- > 0;)
-        if (now > t->order[i].until_ms + ANSWER_MS)
+        if (now > t->order[i].until_ms + ANSWER_MS || now_ns > t->order[i].end_ns)
             end_order(t, i, "expired", "the unit gave no answer in time");
 }

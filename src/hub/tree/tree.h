@@ -34,7 +34,8 @@ enum tree_what {
 struct tree_order {
     char id[PAYLOAD_WORD_MAX], unit[EDGE_NAME_MAX], name[PAYLOAD_WORD_MAX], by[PAYLOAD_WORD_MAX];
     bool on;
-    int64_t until_ms;             /* the unit tries no longer */
+    int64_t until_ms;             /* the unit tries no longer … */
+    uint64_t end_ns;              /* … and nobody waits for it longer, whatever the clock says */
     char state[PAYLOAD_WORD_MAX]; /* "ordered", then "done", "refused", "expired", "disobeyed" */
     char text[PAYLOAD_TEXT_MAX];  /* for people */
 };
