@@ -88,6 +88,12 @@ class Server:
             self.process.wait(GUARD_S)
         time.sleep(0.1)
 
+    def freeze(self, frozen):
+        """All its processes stand still, or go on."""
+        pids = [self.process.pid, *map(int, pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split())]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+
     def end(self):
         self.stop(signal.SIGQUIT)
         if self.own:

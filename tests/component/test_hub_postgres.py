@@ -76,6 +76,21 @@ def test_a_server_that_goes_and_comes_back_costs_nothing(hub, server):
         assert kwh(server) == pytest.approx((sent + 5) / 1000)
 
 
+def test_a_server_that_stands_still_is_given_up_and_costs_nothing(hub, server):
+    assert hub.send("lab3", records(1, 5))["seq"] == 5
+    server.freeze(True)
+    try:
+        assert hub.send("lab3", records(6, 10), wait=2) is None
+        eventually(lambda: "the server did not answer in 10 s" in hub.said())
+        before = hub.said().count("its energy cannot be read")
+        hub.publish("lab3", "tide/1/lab3/up/energy", "{")  # the loop goes on
+        eventually(lambda: hub.said().count("its energy cannot be read") > before)
+    finally:
+        server.freeze(False)
+    eventually(lambda: (hub.send("lab3", records(6, 10), wait=2) or {}).get("seq") == 10)
+    assert kwh(server) == pytest.approx(0.01)
+
+
 def test_a_page_that_asks_while_the_server_is_away_is_told_to_come_again(build_dir, tmp_path, server):
     hub = Web(build_dir / "tide-hub", tmp_path)
     hub.options = ("--store", server.url())

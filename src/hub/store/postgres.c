@@ -2,8 +2,9 @@
 /*
  * libpq in pipeline mode: the statements of a transaction go out one behind the other, and their
  * outcomes are read before the next question or with the commit. No call waits longer than
- * ANSWER_MS for the server, so that a server that has gone silent costs the event loop no more than
- * that; the connection counts as lost then, and is made anew a little at a time.
+ * ANSWER_MS for the server, neither for its answer nor until it takes what is sent: a server that
+ * has gone silent costs the event loop no more than that; the connection counts as lost then, and
+ * is made anew a little at a time.
  */
 #include "hub/store/schema.h"
 #include "hub/store/store_dialect.h"
@@ -125,14 +126,14 @@ static int wait_for(struct postgres *p, short events, uint64_t until_ns)
     return n == 0 && clock_now_ns() >= until_ns ? -ETIMEDOUT : 0;
 }
 
-/* The next result, NULL at the end of a statement's. */
+/* The next result, NULL at the end of a statement's. What was sent goes out meanwhile. */
 static int result(struct postgres *p, PGresult **ret)
 {
     uint64_t until = clock_now_ns() + ANSWER_MS * NS_PER_MS;
+    int unsent;
 
-    PQflush(p->c);
-    while (PQisBusy(p->c)) {
-        int r = wait_for(p, POLLIN, until);
+    while ((unsent = PQflush(p->c)) == 1 || (unsent == 0 && PQisBusy(p->c))) {
+        int r = wait_for(p, unsent ? POLLIN | POLLOUT : POLLIN, until);
 
         if (r == -ETIMEDOUT)
             return lost(p, "the server did not answer in 10 s");
@@ -141,6 +142,8 @@ static int result(struct postgres *p, PGresult **ret)
         if (!PQconsumeInput(p->c))
             return lost(p, PQerrorMessage(p->c));
     }
+    if (unsent < 0)
+        return lost(p, PQerrorMessage(p->c));
     *ret = PQgetResult(p->c);
     return 0;
 }
@@ -304,7 +307,7 @@ static int connect_on(struct postgres *p, uint64_t most_ms)
         return lost(p, PQerrorMessage(p->c));
     p->connecting = false;
     PQsetNoticeReceiver(p->c, ignore_notice, NULL);
-    r = settle(p);
+    r = PQsetnonblocking(p->c, 1) == 0 ? settle(p) : lost(p, PQerrorMessage(p->c));
     if (r < 0 && p->c) {
         char why[sizeof(p->problem)];
 
@@ -435,15 +438,13 @@ static void end(struct db *db)
     p->rows = NULL;
 }
 
-static int ask(struct db *db, enum statement which, const struct values *v)
+/* The rows of what was sent last stay in p->rows. */
+static int read_rows(struct postgres *p)
 {
-    struct postgres *p = of(db);
     PGresult *got = NULL;
-    int r = p->inside ? drain(p) : ready(p), failed = 0;
+    int r, failed = 0;
 
-    if (r == 0 && !send(p, which, v))
-        r = lost(p, PQerrorMessage(p->c));
-    while (r == 0 && (r = result(p, &got)) == 0 && got) {
+    while ((r = result(p, &got)) == 0 && got) {
         int k = outcome(p, got);
 
         if (k == 0 && !p->rows)
@@ -454,10 +455,21 @@ static int ask(struct db *db, enum statement which, const struct values *v)
     }
     r = r ? r : failed;
     if (r < 0)
-        end(db);
+        end(&p->db);
+    p->row = -1;
+    return r;
+}
+
+static int ask(struct db *db, enum statement which, const struct values *v)
+{
+    struct postgres *p = of(db);
+    int r = p->inside ? drain(p) : ready(p);
+
+    if (r == 0 && !send(p, which, v))
+        r = lost(p, PQerrorMessage(p->c));
+    r = r ? r : read_rows(p);
     if (r < 0 && p->inside)
         p->failed = r;
-    p->row = -1;
     return r;
 }
 
@@ -486,16 +498,14 @@ static const char *problem(struct db *db)
 static int version(struct db *db, int64_t *ret)
 {
     struct postgres *p = of(db);
-    PGresult *got;
     int r = run_now(p, "CREATE TABLE IF NOT EXISTS tide_hub (version BIGINT NOT NULL)");
 
-    if (r < 0)
-        return r;
-    got = PQexec(p->c, "SELECT coalesce(max(version), 0) FROM tide_hub");
-    r = outcome(p, got);
-    if (r == 0)
-        *ret = strtoll(PQgetvalue(got, 0, 0), NULL, 10);
-    PQclear(got);
+    if (r == 0 && !PQsendQuery(p->c, "SELECT coalesce(max(version), 0) FROM tide_hub"))
+        r = lost(p, PQerrorMessage(p->c));
+    r = r ? r : read_rows(p);
+    if (r == 0 && next(db))
+        *ret = number(db, 0);
+    end(db);
     return r;
 }
 
