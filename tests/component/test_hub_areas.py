@@ -110,6 +110,20 @@ def test_units_inside_of_another_units_area_tell_of_their_own_machines(hub):  # 
     assert len(ada.call("GET", "/v1/areas/unlp/lab3/shrunk")[1]["jobs"]) == 2
 
 
+def test_a_unit_inside_of_another_units_area_is_not_counted_twice_in_days(hub):  # noqa: F811
+    ada = hub.script("ada")
+    text, number = (ada.call("GET", "/v1/policy")[1][key] for key in ("text", "number"))
+    text = text.replace("tariff:", "- {area: unlp/lab3/box, unit: box}\ntariff:")
+    assert ada.call("PUT", "/v1/policy", {"text": text, "number": number})[0] == 200
+    for unit in ("lab3", "box", "guest"):
+        hub.enrol(unit)
+    hub.used("lab3", 1)
+    hub.used("box", 0.4)  # of that one kWh
+    hub.used("guest", 2)  # in no area
+    by = {what: ada.call("GET", f"/v1/energy?by={what}")[1]["rows"] for what in ("area", "day")}
+    assert {row["key"]: int(row["uj"]) for row in by["area"]}["unlp"] == KWH
+    assert sum(int(row["uj"]) for row in by["day"]) == KWH
+
 
 # ---- areas, policy, switches ----
 

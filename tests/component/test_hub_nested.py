@@ -28,6 +28,9 @@ rules: [{area: faculty, cap: 1000 W}, {area: faculty/lab3, floor: 50 W}, {area: 
         {area: faculty/hall, floor: 50 W}]
 """
 
+# The hall lies in the laboratory, whose meter sees it, too.
+NESTED = BELOW[:BELOW.index("rules:")].replace("faculty/hall", "faculty/lab3/hall") + "rules: [{area: faculty, cap: 1000 W}]\n"
+
 
 def hub_with(build_dir, folder, policy, *options):
     folder.mkdir()
@@ -198,6 +201,23 @@ def test_energy_goes_up_also_where_a_units_sum_no_longer_fits(hubs):
         below.env = {"TIDE_CLOCK": f"{int(time.time()) + 150 * later},1"}
         below.serve()
         eventually(lambda: above_has(more), pause=0.3)
+
+
+def test_what_is_drawn_inside_of_another_units_area_goes_up_once(hubs):
+    above, below = hubs
+    apply(below, NESTED)
+    above.kill()
+    process, heard = above.listen("hub", "tide/1/faculty/up/demand")
+    try:
+        for unit, watts in (("lab3", 150), ("lab4", 50), ("hall", 40)):
+            below.publish(unit, f"tide/1/{unit}/up/state", json.dumps(
+                {"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 7, "policy": 0}), "-r")
+            below.publish(unit, f"tide/1/{unit}/up/demand", json.dumps(
+                {"v": 1, "points": [], "floor": 0, "draw": {"uw": watts * W, "low": watts * W, "high": watts * W, "basis": "measured"}}))
+        eventually(lambda: f'"uw":{200 * W},' in heard.read_text().replace(" ", ""))
+        assert f'"uw":{240 * W},' not in heard.read_text().replace(" ", "")
+    finally:
+        end(process)
 
 
 def test_who_was_shrunk_goes_up_as_a_sum_without_jobs_and_users(hubs):

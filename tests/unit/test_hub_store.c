@@ -345,20 +345,13 @@ static bool keep_total(void *arg, const struct store_total *t)
     return true;
 }
 
-static void ask(struct store *s, enum store_by by, int64_t from_ms, int64_t to_ms, const char *user,
-                bool (*wanted)(void *, const char *))
+static void ask(struct store *s, enum store_by by, int64_t from_ms, int64_t to_ms, const char *user)
 {
-    struct store_question q = {
-        .by = by, .from_ms = from_ms, .to_ms = to_ms, .user = user, .wanted = wanted};
+    struct store_question q = {.by = by, .from_ms = from_ms, .to_ms = to_ms, .user = user};
 
     n_totals = 0;
     if (store_totals(s, &q, &span, keep_total, NULL, &err) < 0)
         fail_msg("%s", err.text);
-}
-
-static bool only_lab3(void *arg, const char *unit)
-{
-    return strcmp(unit, "lab3") == 0;
 }
 
 static uint64_t uj(const struct store_amount *a)
@@ -389,7 +382,7 @@ static void energy_is_told_by_unit_user_and_day(void **state)
 
     put(s, "lab3", r, 5);
     put(s, "lab4", &r[2], 3);
-    ask(s, STORE_BY_UNIT, NOON, NOON + 1, NULL, NULL);
+    ask(s, STORE_BY_UNIT, NOON, NOON + 1, NULL);
     assert_int_equal(n_totals, 2);
     assert_string_equal(totals[0].key, "lab3");
     assert_int_equal(uj(&totals[0].mid), 5000000); /* the area's; its machine is a part of it */
@@ -398,25 +391,38 @@ static void energy_is_told_by_unit_user_and_day(void **state)
     assert_int_equal(uj(&totals[1].mid), 77);
     assert_int_equal(span.from_ms, NOON - DAY_MS / 2);
     assert_int_equal(span.to_ms, NOON + DAY_MS / 2);
-    ask(s, STORE_BY_DAY, NOON, NOON + 2 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 2 * DAY_MS, NULL);
     assert_int_equal(n_totals, 2);
     assert_int_equal(uj(&totals[0].mid), 5000077);
     assert_int_equal(totals[1].day_ms, NOON + DAY_MS / 2);
     assert_int_equal(uj(&totals[1].mid), 700);
     assert_int_equal(totals[1].gap_ms, DAY_MS / 2); /* nobody measured since midnight */
     assert_int_equal(totals[0].gap_ms, DAY_MS / 2 - 1000);
-    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL, only_lab3);
+    assert_int_equal(store_units(s, (const char *const[]){"lab3"}, 1, &err), 0);
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL); /* lab4 lies in the area of lab3 */
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 5000000);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    s = store_close(s);
+    s = opened();
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
+    assert_true(n_totals == 1 && uj(&totals[0].mid) == 5000000);
+    ask(s, STORE_BY_UNIT, NOON, NOON + 1, NULL);
+    assert_int_equal(n_totals, 2);
+    assert_int_equal(store_units(s, NULL, 0, &err), 0); /* a policy without units */
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
+    assert_int_equal(n_totals, 0);
+    assert_int_equal(store_units(s, (const char *const[]){"lab3", "lab4"}, 2, &err), 0);
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
+    assert_true(n_totals == 1 && uj(&totals[0].mid) == 5000077);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_int_equal(n_totals, 2);
     assert_string_equal(totals[0].key, "ana");
     assert_int_equal(uj(&totals[0].mid), 60);
     assert_int_equal(uj(&totals[1].mid), 80);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, "ben", only_lab3);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, "ben");
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 40);
-    ask(s, STORE_BY_DAY, NOON, NOON + DAY_MS, "ana", NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + DAY_MS, "ana");
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 60);
-    ask(s, STORE_BY_UNIT, NOON + 5 * DAY_MS, NOON + 6 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_UNIT, NOON + 5 * DAY_MS, NOON + 6 * DAY_MS, NULL);
     assert_int_equal(n_totals, 0);
     store_close(s);
 }
@@ -433,37 +439,37 @@ static void days_are_those_of_the_zone_also_after_it_changes(void **state)
     };
 
     put(s, "lab3", r, 3);
-    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
     assert_int_equal(uj(&totals[0].mid), 100);
     assert_int_equal(store_days(s, "Nowhere/None", &err), -EINVAL);
     assert_int_equal(store_days(s, "../../etc/passwd", &err), -EINVAL);
     assert_int_equal(store_days(s, "America/Argentina/Buenos_Aires", &err), 0);
-    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
     assert_true(span.filling);
     s = store_close(s);
     s = opened(); /* the zone, and how far the days are, survive */
     assert_int_equal(store_rollup(s, &keep, NOON + 41 * DAY_MS, 100, &err), 1);
-    ask(s, STORE_BY_DAY, NOON + 40 * DAY_MS, NOON + 40 * DAY_MS + 1, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON + 40 * DAY_MS, NOON + 40 * DAY_MS + 1, NULL);
     assert_false(span.filling); /* the newest day is counted first */
-    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL);
     assert_true(span.filling);
     while (store_rollup(s, &keep, NOON + 41 * DAY_MS, 100, &err) == 1)
         ;
-    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL);
     assert_false(span.filling);
     assert_true(n_totals == 2 && uj(&totals[0].mid) == 130 && uj(&totals[1].mid) == 1000);
     assert_int_equal(totals[0].day_ms, NOON - 9 * 3600000);
     put(s, "lab3", &(struct outbox_record){0}, 0);
     r[0] = stretch("area", 4, NOON + 15 * 3600000 - 1, NOON + 15 * 3600000, 1131);
     put(s, "lab3", r, 1); /* the last moment of a day */
-    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
     assert_int_equal(uj(&totals[0].mid), 131);
     assert_int_equal(store_days(s, "Europe/Madrid", &err), 0);
     while (store_rollup(s, &keep, NOON + 41 * DAY_MS, 100, &err) == 1)
         ;
-    ask(s, STORE_BY_DAY, INT64_C(1792879200000), INT64_C(1792879200001), NULL, NULL);
+    ask(s, STORE_BY_DAY, INT64_C(1792879200000), INT64_C(1792879200001), NULL);
     assert_int_equal(span.to_ms - span.from_ms, 25 * 3600000); /* summer time ends */
-    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 50 * DAY_MS, NULL);
     assert_int_equal(n_totals, 3);
     store_close(s);
 }
@@ -481,12 +487,12 @@ static void days_say_the_same_as_rows(void **state)
 
         put(s, "lab3", &r, 1);
     }
-    ask(s, STORE_BY_DAY, NOON, NOON + 300 * 1800000, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 300 * 1800000, NULL);
     for (size_t i = 0; i < n_totals; i++)
         by_days += uj(&totals[i].mid);
     assert_int_equal(n_totals, 7);
     assert_int_equal(by_days, total);
-    ask(s, STORE_BY_UNIT, NOON, NOON + 300 * 1800000, NULL, NULL);
+    ask(s, STORE_BY_UNIT, NOON, NOON + 300 * 1800000, NULL);
     assert_int_equal(uj(&totals[0].mid), total);
     store_close(s);
 }
@@ -501,7 +507,7 @@ static void time_that_nobody_measured_is_a_gap_of_its_days(void **state)
 
     r[1].gap_ms = 200;
     put(s, "lab3", r, 2);
-    ask(s, STORE_BY_DAY, NOON, NOON + 3 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 3 * DAY_MS, NULL);
     assert_int_equal(n_totals, 3);
     assert_int_equal(totals[0].gap_ms, DAY_MS / 2 - 1000);
     assert_int_equal(totals[1].gap_ms, DAY_MS);
@@ -531,7 +537,7 @@ static void sums_larger_than_64_bits_are_told(void **state)
         put(s, boot % 2 ? "lab5" : "lab6", &r, 1);
     }
     /* One point's day ends at 2^62 µJ, and four of them need more than 64 bits. */
-    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL, NULL);
+    ask(s, STORE_BY_DAY, NOON, NOON + 1, NULL);
     assert_string_equal(store_amount_text(&totals[0].mid, text), "18446744073709551616");
     assert_int_equal(series(s, "area", -1, 10, 1), 1);
     store_close(s);
@@ -554,10 +560,10 @@ static void users_energy_is_kept_by_the_quarter_and_goes_in_time(void **state)
     assert_int_equal(series(s, "area", 0, 3600, 60), 20);
     assert_int_equal(sum_of(s, "user:ana").uj, 20);
     store_rollup(s, &keep, NOON + 9 * DAY_MS, 100, &err);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_int_equal(n_totals, 1);
     store_rollup(s, &keep, NOON + 12 * DAY_MS, 100, &err);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_int_equal(n_totals, 0);
     assert_int_equal(series(s, "user:ana", 0, 3600, 60), 0);
     assert_int_equal(sum_of(s, "area").uj, 20);
@@ -573,13 +579,13 @@ static void users_energy_goes_in_time_however_often_rows_are_summed_up(void **st
     put(s, "lab3", r, 2);
     for (int64_t now = NOON + 10 * DAY_MS - 1800000; now <= NOON + 12 * DAY_MS; now += 1800000)
         assert_in_range(store_rollup(s, &keep, now, 100, &err), 0, 1);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_int_equal(n_totals, 0);
     assert_int_equal(series(s, "user:ana", 0, 3600, 60), 0);
     assert_int_equal(sum_of(s, "area").uj, 20); /* the area's own stay */
     r[0] = stretch("user:ana", 3, NOON + 12 * DAY_MS, NOON + 12 * DAY_MS + 1000, 27);
     put(s, "lab3", r, 1); /* she comes back, as somebody new */
-    ask(s, STORE_BY_USER, NOON + 12 * DAY_MS, NOON + 13 * DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_USER, NOON + 12 * DAY_MS, NOON + 13 * DAY_MS, NULL);
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 27);
     store_close(s);
 }
@@ -594,14 +600,14 @@ static void what_was_erased_of_a_user_does_not_come_back(void **state)
     put(s, "lab4", &r, 1);
     put(s, "lab4", &other, 1);
     assert_int_equal(store_erase(s, NULL, "user:ana", &err), 0);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_int_equal(n_totals, 0);
     assert_int_equal(store_points(s, count_points, &n, &err), 0);
     assert_int_equal(n, 1);
     assert_int_equal(store_erase(s, NULL, "user:ana", &err), -ENOENT);
     r = record("user:ana", 7, 3, 2, 1010); /* she works on, and her machine counts on */
     put(s, "lab3", &r, 1);
-    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL, NULL);
+    ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 10);
     assert_int_equal(store_erase(s, NULL, "user:ana", &err), 0);
     put(s, "lab3", &r, 1);

@@ -96,6 +96,26 @@ static void areas_are_a_tree_with_parents_first(void **state)
     assert_int_equal(areas_find(&p.areas, "unlp/d"), AREA_NONE);
 }
 
+static void units_within_another_units_area_add_up_to_nothing_more(void **state)
+{
+    static const char text[] =
+        HEAD "areas:\n- {area: unlp/a, unit: a}\n- {area: unlp/a/x, name: X}\n"
+             "- {area: unlp/a/x/y, unit: y}\n- {area: unlp/b, name: B}\n"
+             "- {area: unlp/b/z, unit: z}\nrules: [{area: unlp/c, cap: 1 W}]\n";
+    static const char *const topmost[] = {"unlp/a", "unlp/b/z"};
+    uint32_t n = 0;
+
+    put(text, 0, 0);
+    for (uint32_t i = 0; i < p.areas.count; i++)
+        if (areas_topmost(&p.areas, i)) {
+            assert_true(n < 2);
+            assert_string_equal(p.areas.area[i].path, topmost[n++]);
+        }
+    assert_int_equal(n, 2);
+    assert_true(areas_have_unit(&p.areas, areas_find(&p.areas, "unlp/a/x/y")));
+    assert_false(areas_have_unit(&p.areas, areas_find(&p.areas, "unlp/a/x")));
+}
+
 /* ---- the policy's number ---- */
 
 static void a_number_only_grows(void **state)
@@ -305,6 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(areas_are_a_tree_with_parents_first),
+        TEST(units_within_another_units_area_add_up_to_nothing_more),
         TEST(a_number_only_grows),
         TEST(an_editor_of_an_old_text_is_refused),
         TEST(what_is_wrong_changes_nothing),

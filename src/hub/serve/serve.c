@@ -37,8 +37,7 @@ struct serve {
     struct tree *tree;
     struct people *people;
     struct web *web;
-    char zone[sizeof(((struct zone *)NULL)->name)]; /* whose days the store shall count */
-    bool days_owed;                                 /* it could not be told so */
+    bool store_owed; /* it could not be told what the policy says of it */
     uint64_t window_ns;
     unsigned lines;
     int held;
@@ -67,12 +66,29 @@ static void on_say(void *arg, const char *who, const char *text)
     say(arg, who, text);
 }
 
-static void count_days(struct serve *s)
+/* Which units add up to the organization. */
+static int tell_units(struct serve *s, const struct areas *a, struct error *err)
 {
+    _cleanup_free_ const char **unit = calloc(a->count + 1, sizeof(*unit));
+    size_t n = 0;
+
+    if (!unit)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < a->count; i++)
+        if (areas_topmost(a, i))
+            unit[n++] = a->area[i].entry->unit;
+    return store_units(s->store, unit, n, err);
+}
+
+/* Days are those of the organization's clock. */
+static void tell_store(struct serve *s, const struct in_force *policy)
+{
+    const struct zone *zone = policy_day_zone(&policy->rules);
     struct error err = {0};
 
-    s->days_owed = store_days(s->store, s->zone, &err) < 0;
-    if (s->days_owed)
+    s->store_owed = store_days(s->store, zone ? zone->name : "UTC", &err) < 0;
+    s->store_owed |= tell_units(s, &policy->areas, &err) < 0;
+    if (s->store_owed)
         say(s, NULL, err.text);
 }
 
@@ -82,8 +98,8 @@ static int on_rollup(sd_event_source *source, uint64_t usec, void *arg)
     struct error err = {0};
     int r;
 
-    if (s->days_owed)
-        count_days(s);
+    if (s->store_owed)
+        tell_store(s, tree_policy(s->tree));
     r = store_rollup(s->store, &s->keep, (int64_t)wallclock_ms(), ROLLUP_ROWS, &err);
     if (r < 0)
         say(s, NULL, err.text);
@@ -148,14 +164,11 @@ static void on_ordered(void *arg, const struct tree_order *order)
     web_ordered(s->web, order);
 }
 
-/* Days are those of the organization's clock. */
 static void on_ruled(void *arg, const struct in_force *policy)
 {
-    const struct zone *zone = policy_day_zone(&policy->rules);
     struct serve *s = arg;
 
-    snprintf(s->zone, sizeof(s->zone), "%s", zone ? zone->name : "UTC");
-    count_days(s);
+    tell_store(s, policy);
     sd_event_source_set_time_relative(s->rollup, ROLLUP_AGAIN); /* it counts other days again */
     web_ruled(s->web, policy);
 }

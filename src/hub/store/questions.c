@@ -128,12 +128,9 @@ static int ask_totals(struct store *s, const struct store_question *q,
 {
     static const enum statement statements[] = {
         [STORE_BY_UNIT] = BY_UNIT, [STORE_BY_USER] = BY_USER, [STORE_BY_DAY] = BY_DAY};
-    enum statement which = statements[q->by];
 
-    if (which == BY_DAY && q->wanted)
-        which = BY_DAY_AND_UNIT;
     return s->db->dialect->ask(
-        s->db, which,
+        s->db, statements[q->by],
         &(struct values){1, 2, {q->user ? user : NULL}, {days->from_ms, days->to_ms}});
 }
 
@@ -158,8 +155,6 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
     if (r < 0)
         return store_said(s, r, "sum up the energy", err);
     while (more && (r = d->next(s->db)) == 1) {
-        if (q->wanted && !q->wanted(q->arg, d->text(s->db, 0)))
-            continue;
         if (some && !of_key(s, q, &sum)) {
             more = each(arg, &sum);
             some = false;

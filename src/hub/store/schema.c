@@ -39,11 +39,27 @@
     "CREATE INDEX day_by_time ON day (begin_ms);"                                                  \
     "CREATE TABLE note (name " TEXT " PRIMARY KEY, value " TEXT " NOT NULL)" ORDERED ";"
 
+/*
+ * day: what its energy cost, in billionths of the tariff's currency, and how much of the energy
+ * that is the cost of. counted: the units that add up to the organization, and "" once somebody has
+ * said which these are. news: what came in of them and the hub above was not told, by the end of
+ * the minute or quarter of an hour in which it was used; batch: 0, or the number under which it is
+ * told.
+ */
+#define STEP_3(NUMBER, TEXT, ORDERED)                                                              \
+    "ALTER TABLE day ADD COLUMN cost " NUMBER " NOT NULL DEFAULT 0;"                               \
+    "ALTER TABLE day ADD COLUMN priced " NUMBER " NOT NULL DEFAULT 0;"                             \
+    "CREATE TABLE counted (unit " TEXT " PRIMARY KEY)" ORDERED ";"                                 \
+    "CREATE TABLE news (batch " NUMBER " NOT NULL, to_ms " NUMBER " NOT NULL, uj " NUMBER          \
+    " NOT NULL, low " NUMBER " NOT NULL, high " NUMBER " NOT NULL, basis " NUMBER                  \
+    " NOT NULL, gap " NUMBER " NOT NULL, PRIMARY KEY (batch, to_ms))" ORDERED ";"
+
 #define ROWID " WITHOUT ROWID"
 
 const char *const store_steps[] = {
     STEP_1("INTEGER", "INTEGER", "TEXT", ROWID),
     STEP_2("INTEGER", "TEXT", ROWID),
+    STEP_3("INTEGER", "TEXT", ROWID),
 };
 const unsigned store_version = ARRAY_LEN(store_steps);
 
@@ -53,5 +69,6 @@ const unsigned store_version = ARRAY_LEN(store_steps);
 const char *const store_steps_postgres[] = {
     STEP_1(SERIAL, "BIGINT", BYTEWISE, ""),
     STEP_2("BIGINT", BYTEWISE, ""),
+    STEP_3("BIGINT", BYTEWISE, ""),
 };
 static_assert(ARRAY_LEN(store_steps) == ARRAY_LEN(store_steps_postgres), "one version for both");

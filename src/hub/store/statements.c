@@ -48,9 +48,13 @@
 #define WHOLE                                                                                      \
     "(p.name = 'area' OR (p.name = 'machine' AND NOT EXISTS (SELECT 1 FROM point a WHERE a.unit"   \
     " = p.unit AND a.name = 'area')))"
-#define CHOSEN_DAYS                                                                                \
+/* store_units() has said nothing, or named the unit. */
+#define COUNTED                                                                                    \
+    "(NOT EXISTS (SELECT 1 FROM counted) OR EXISTS (SELECT 1 FROM counted c WHERE c.unit = "       \
+    "p.unit))"
+#define CHOSEN_DAYS(whole)                                                                         \
     " FROM point p CROSS JOIN day s WHERE s.point = p.id AND ((p.name = $1) OR ($1 IS NULL "       \
-    "AND " WHOLE ")) AND s.begin_ms >= $2 AND s.begin_ms < $3"
+    "AND " whole ")) AND s.begin_ms >= $2 AND s.begin_ms < $3"
 
 const struct statement_text statement_text[] = {
     [FIND_POINT] = {.sql = "SELECT id, boot, seq, uj, low, high, last_ms FROM point WHERE unit = $1"
@@ -111,8 +115,8 @@ const struct statement_text statement_text[] = {
                     " s.point = p.id WHERE substr(p.name, 1, 7) <> 'erased:' GROUP BY p.id, p.unit,"
                     " p.name, p.first_ms, p.last_ms ORDER BY p.unit, p.name"},
     /* Columns: unit, user's name, day; then the sums. */
-    [BY_UNIT] = {.sql = "SELECT p.unit, '', 0, " WIDE_SUMS CHOSEN_DAYS
-                        " GROUP BY p.unit ORDER BY p.unit",
+    [BY_UNIT] = {.sql = "SELECT p.unit, '', 0, " WIDE_SUMS CHOSEN_DAYS(
+                     WHOLE) " GROUP BY p.unit ORDER BY p.unit",
                  .texts = 1},
     [BY_USER] =
         {.sql =
@@ -121,12 +125,11 @@ const struct statement_text statement_text[] = {
              " $1) AND s.begin_ms >= $2 AND s.begin_ms < $3 GROUP BY substr(p.name, 6), p.unit"
              " ORDER BY substr(p.name, 6), p.unit",
          .texts = 1},
-    [BY_DAY] = {.sql = "SELECT '', '', s.begin_ms, " WIDE_SUMS CHOSEN_DAYS
-                       " GROUP BY s.begin_ms ORDER BY s.begin_ms",
+    [BY_DAY] = {.sql = "SELECT '', '', s.begin_ms, " WIDE_SUMS CHOSEN_DAYS(
+                    WHOLE " AND " COUNTED) " GROUP BY s.begin_ms ORDER BY s.begin_ms",
                 .texts = 1},
-    [BY_DAY_AND_UNIT] = {.sql = "SELECT p.unit, '', s.begin_ms, " WIDE_SUMS CHOSEN_DAYS
-                                " GROUP BY s.begin_ms, p.unit ORDER BY s.begin_ms, p.unit",
-                         .texts = 1},
+    [CLEAR_COUNTED] = {.sql = "DELETE FROM counted"},
+    [ADD_COUNTED] = {.sql = "INSERT INTO counted (unit) VALUES ($1)", .texts = 1, .one = true},
     [ERASE_SAMPLES] = {.sql = "DELETE FROM sample WHERE step IN (1, 60, 900) AND point IN " CHOSEN,
                        .texts = 2},
     [ERASE_DAYS] = {.sql = "DELETE FROM day WHERE point IN " CHOSEN, .texts = 2},

@@ -80,6 +80,13 @@ int store_rollup(struct store *s, const struct store_keep *keep, int64_t now_ms,
  */
 int store_days(struct store *s, const char *name, struct error *err);
 
+/*
+ * Which @n units add up to the organization: those whose area lies in no other unit's, since that
+ * one's meters see it, too. The store remembers them; until it is told, all do. Returns 0 or
+ * -errno.
+ */
+int store_units(struct store *s, const char *const *unit, size_t n, struct error *err);
+
 struct store_stretch {
     int64_t from_ms;            /* a multiple of the step */
     struct energy_range energy; /* of rows that end in (from, from + step]; the worst known basis */
@@ -123,8 +130,6 @@ struct store_question {
     enum store_by by;
     int64_t from_ms, to_ms; /* widened to whole days of the store's zone */
     const char *user; /* by user, by day: this user's energy alone; NULL: every user's, areas' */
-    bool (*wanted)(void *arg, const char *unit); /* whether a unit counts; NULL: each one does */
-    void *arg;
 };
 
 struct store_span {
@@ -141,8 +146,8 @@ struct store_total {
 };
 
 /*
- * The energy of units ("area", or "machine" where a unit has no such point), of users, or of days,
- * by rising key. Returns 0 or -errno. @each as in store_points().
+ * The energy of units ("area", or "machine" where a unit has no such point), of users, or of days
+ * (of units that count together), by rising key. Returns 0 or -errno. @each as in store_points().
  */
 int store_totals(struct store *s, const struct store_question *q, struct store_span *ret,
                  bool (*each)(void *arg, const struct store_total *t), void *arg,

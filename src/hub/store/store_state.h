@@ -10,6 +10,7 @@ enum { STEP_SECOND = 1, STEP_MINUTE = 60, STEP_QUARTER = 900 };
 
 #define NOTE_ZONE   "zone"  /* whose days are counted */
 #define NOTE_UNTIL  "until" /* days from here on, in ms, are counted again already; "0": all are */
+#define NOTE_UNITS  "units" /* a hash of the names of those that count, and how many */
 #define NOTE_MAX    80
 #define POINTS_KEPT 65536 /* the newest totals that are remembered */
 #define DAYS_KEPT   256   /* sums that wait for the end of a transaction */

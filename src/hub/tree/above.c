@@ -109,7 +109,7 @@ static void put_record(struct above *a, const struct sum *s, int64_t now_ms)
 static void count_energy(struct above *a)
 {
     struct sum s = {0};
-    const struct store_question all = {.by = STORE_BY_UNIT, .to_ms = FUTURE_MS, .arg = &s};
+    const struct store_question all = {.by = STORE_BY_UNIT, .to_ms = FUTURE_MS};
     int64_t now = (int64_t)wallclock_ms();
     uint64_t now_ns = clock_now_ns();
     struct store_span span;
@@ -149,23 +149,24 @@ static void load_total(struct above *a)
 
 /* ---- what all areas draw ---- */
 
+/* Units within another one's area are in that one's draw, as in its energy. */
 static struct power_range draw_of_all(const struct tree *t)
 {
-    struct power_range sum = {.basis = POWER_MEASURED};
+    struct power_range sum = {.basis = POWER_UNKNOWN};
     int64_t now = (int64_t)wallclock_ms();
 
     for (size_t i = 0; i < units_count(t->units); i++) {
         const struct unit *u = units_at(t->units, i);
         struct power_range p = unit_draw(u, now);
 
-        if (!*u->area)
+        if (t->policy.number && !u->topmost)
             continue;
         if (p.basis == POWER_UNKNOWN) /* a part of it is nothing that could be told */
             return p;
         sum.uw += p.uw;
         sum.low_uw += p.low_uw;
         sum.high_uw += p.high_uw;
-        sum.basis = p.basis < sum.basis ? p.basis : sum.basis;
+        sum.basis = sum.basis == POWER_UNKNOWN || p.basis < sum.basis ? p.basis : sum.basis;
     }
     return sum;
 }

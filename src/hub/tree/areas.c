@@ -96,6 +96,20 @@ void areas_done(struct areas *a)
     *a = (struct areas){0};
 }
 
+bool areas_have_unit(const struct areas *a, uint32_t area)
+{
+    return a->area[area].entry && *a->area[area].entry->unit;
+}
+
+bool areas_topmost(const struct areas *a, uint32_t area)
+{
+    uint32_t above = a->area[area].parent;
+
+    while (above != AREA_NONE && !areas_have_unit(a, above))
+        above = a->area[above].parent;
+    return above == AREA_NONE && areas_have_unit(a, area);
+}
+
 uint32_t areas_find(const struct areas *a, const char *path)
 {
     for (uint32_t low = 0, high = a->count; low < high;) {

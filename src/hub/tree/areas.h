@@ -8,6 +8,8 @@
 
 #include "hub/compile/policy.h"
 
+#include <stdbool.h>
+
 #define AREA_NONE UINT32_MAX
 
 struct area {
@@ -26,6 +28,10 @@ struct areas {
 /* Borrows the policy. Returns 0 or -ENOMEM. */
 int areas_make(const struct power_policy *policy, struct areas *ret);
 void areas_done(struct areas *a);
+
+/* Whether a unit stands there; and whether none stands above it, whose meters see it, too. */
+bool areas_have_unit(const struct areas *a, uint32_t area);
+bool areas_topmost(const struct areas *a, uint32_t area);
 
 /* Index of the area of that path, or AREA_NONE. */
 uint32_t areas_find(const struct areas *a, const char *path);

@@ -62,8 +62,7 @@ static void ask_store(struct tree *t)
 {
     struct store *store = t->options.store;
     const int64_t from_ms = t->day.begin_s * MS_S;
-    const struct store_question q = {
-        .by = STORE_BY_UNIT, .from_ms = from_ms, .to_ms = from_ms + 1, .arg = t};
+    const struct store_question q = {.by = STORE_BY_UNIT, .from_ms = from_ms, .to_ms = from_ms + 1};
     struct store_span span;
     struct error err; /* the store says its troubles where records come in */
 

@@ -79,7 +79,7 @@ static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
 static void count_units(const struct areas *a, struct plan *p)
 {
     for (uint32_t i = a->count; i-- > 0;) {
-        p->units[i] += a->area[i].entry && *a->area[i].entry->unit;
+        p->units[i] += areas_have_unit(a, i);
         if (a->area[i].parent != AREA_NONE)
             p->units[a->area[i].parent] += p->units[i];
     }

@@ -42,15 +42,20 @@ static void fill_bundle(struct tree *t)
 /* Where units stand, by the policy's `areas`; makes those that were never heard. */
 static void place_units(struct tree *t)
 {
-    const struct power_policy *p = &t->policy.rules;
+    const struct areas *a = &t->policy.areas;
 
-    for (size_t i = 0; i < units_count(t->units); i++)
+    for (size_t i = 0; i < units_count(t->units); i++) {
         units_change(t->units, i)->area[0] = '\0';
-    for (uint32_t i = 0; i < p->area_count; i++) {
-        struct unit *u = *p->areas[i].unit ? units_make(t->units, p->areas[i].unit) : NULL;
+        units_change(t->units, i)->topmost = false;
+    }
+    for (uint32_t i = 0; i < a->count; i++) {
+        struct unit *u =
+            areas_have_unit(a, i) ? units_make(t->units, a->area[i].entry->unit) : NULL;
 
-        if (u)
-            strcpy(u->area, p->areas[i].area);
+        if (u) {
+            strcpy(u->area, a->area[i].path);
+            u->topmost = areas_topmost(a, i);
+        }
     }
 }
 
