@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A faculty's hub is an area of its university's: energy goes up, caps and leases come down."""
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -142,6 +141,23 @@ def test_the_certificate_at_the_hub_above_is_renewed_before_it_ends(hubs):
     assert "faculty: has a new certificate" in above.said()
 
 
+def above_has(above):
+    """In kWh."""
+    row = [line.split() for line in above.run("energy")[1].splitlines() if line.startswith("faculty")]
+    return float(row[0][4]) if row and row[0][4] != "-" else 0
+
+
+def begins(above):
+    """The first record of all, which knows nothing."""
+    eventually(lambda: "faculty" in above.run("energy")[1], pause=0.3)
+
+
+def again(below):
+    """A hub that begins tells at once what it has not told; one that runs, every ten seconds."""
+    below.kill()
+    below.serve()
+
+
 def test_energy_of_all_areas_goes_up_once(hubs):
     above, below = hubs
     start = int(time.time() * 1000) - 600_000
@@ -152,32 +168,72 @@ def test_energy_of_all_areas_goes_up_once(hubs):
              "low": last * KWH // 1000, "high": last * KWH // 1000, "basis": "measured", "gap": 0}]}
         assert below.send(unit, json.dumps(message))
 
-    def above_has():
-        row = [line.split() for line in above.run("energy")[1].splitlines() if line.startswith("faculty")]
-        return float(row[0][4]) if row and row[0][4] != "-" else 0
-
-    def serve_later(seconds):
-        """Records go up once a minute: the next hub's clock is so far ahead."""
-        below.kill()
-        os.environ["TIDE_CLOCK"] = f"{int(time.time()) + seconds},1"
-        try:
-            below.serve()
-        finally:
-            del os.environ["TIDE_CLOCK"]
-
-    eventually(lambda: "faculty" in above.run("energy")[1], pause=0.3)  # its first record, which knows nothing
+    begins(above)
     send("lab3", 3)
-    serve_later(120)
-    eventually(lambda: abs(above_has() - 0.003) < 1e-9, pause=0.3)
+    again(below)
+    eventually(lambda: abs(above_has(above) - 0.003) < 1e-9, pause=0.3)
     send("lab4", 5)
     send("lab3", 4)
-    serve_later(300)
-    eventually(lambda: abs(above_has() - 0.009) < 1e-9, pause=0.3)
+    again(below)
+    eventually(lambda: abs(above_has(above) - 0.009) < 1e-9, pause=0.3)
     above.kill()
     send("lab4", 9)
-    serve_later(600)
+    again(below)
     above.serve()
-    eventually(lambda: abs(above_has() - 0.013) < 1e-9, pause=0.3)
+    eventually(lambda: abs(above_has(above) - 0.013) < 1e-9, pause=0.3)
+
+
+def test_energy_of_a_unit_inside_of_another_units_area_goes_up_once(hubs):
+    above, below = hubs
+    begins(above)
+    apply(below, NESTED)
+    below.enrol("guest")  # in no area
+    now = int(time.time() * 1000)
+    for unit, watt_hours in (("lab3", 5), ("hall", 2), ("lab4", 3), ("guest", 9)):
+        uj = watt_hours * KWH // 1000
+        assert below.send(unit, {"v": 1, "boot": 7, "records": [
+            {"point": "area", "seq": 1, "from": now - 600_000, "to": now - 590_000, "mono": 1, "uj": uj, "low": uj, "high": uj,
+             "basis": "measured", "gap": 0}]})
+    again(below)
+    eventually(lambda: abs(above_has(above) - 0.008) < 1e-9, pause=0.3)
+
+
+def stretches(above, since):
+    """When each quarter of an hour began -> kWh and unknown seconds of it, as the hub above has it."""
+    lines = above.run("energy", "faculty", "area", "--since", since, "--step", "15min")[1].splitlines()[1:]
+    return {line[:19]: (line.split()[2], float(line.split()[-1])) for line in lines}
+
+
+def test_what_a_unit_tells_late_stands_above_in_the_time_in_which_it_was_used(hubs):
+    above, below = hubs
+    begins(above)
+    first = (int(time.time()) - 3 * 3600) // 900 * 900
+    assert below.send("lab3", {"v": 1, "boot": 7, "records": [
+        {"point": "area", "seq": n, "from": (first + (n - 1) * 900) * 1000, "to": (first + n * 900) * 1000, "mono": n, "uj": n * KWH,
+         "low": n * KWH, "high": n * KWH, "basis": "measured", "gap": 0} for n in (1, 2, 3)]})
+    again(below)
+    wanted = {time.strftime("%F %T", time.localtime(first + n * 900)): ("1.000000", 0) for n in range(3)}
+    eventually(lambda: wanted.items() <= stretches(above, "4h").items(), pause=0.3)
+    assert sum(gap for _, gap in stretches(above, "4h").values()) < 300  # what came late opens no gap
+
+
+def test_time_of_which_no_area_told_anything_is_a_gap_above(hubs):
+    above, below = hubs
+
+    def gap_s():
+        rows = [line.split() for line in above.run("energy")[1].splitlines() if line.startswith("faculty")]
+        return float(rows[0][-1]) if rows else None  # the last column: GAP_S
+
+    first = eventually(gap_s, pause=0.3)
+    now = int(time.time() * 1000)
+    assert below.send("lab3", {"v": 1, "boot": 7, "records": [
+        {"point": "area", "seq": 1, "from": now - 60_000, "to": now, "mono": 1, "uj": KWH // 1000, "low": KWH // 1000,
+         "high": KWH // 1000, "basis": "measured", "gap": 0}]})
+    below.kill()
+    below.env = {"TIDE_CLOCK": f"{int(time.time())},300"}  # five minutes a second, without a word of lab3, lab4 and hall
+    below.serve()
+    eventually(lambda: gap_s() >= first + 500, pause=0.3)
+    assert abs(above_has(above) - 0.001) < 1e-9
 
 
 def test_energy_goes_up_also_where_a_units_sum_no_longer_fits(hubs):
@@ -190,17 +246,12 @@ def test_energy_goes_up_also_where_a_units_sum_no_longer_fits(hubs):
             {"point": "area", "seq": number, "from": end - 10_000, "to": end, "mono": number, "uj": kwh * KWH,
              "low": kwh * KWH, "high": kwh * KWH, "basis": "measured", "gap": 0}]}))
 
-    def above_has(kwh):
-        lines = above.run("energy", "faculty", "area", "--since", "2h", "--step", "1s")[1].splitlines()[1:]
-        return any(line.split()[2] == f"{kwh:.6f}" for line in lines)
-
-    eventually(lambda: "faculty" in above.run("energy")[1], pause=0.3)
-    for later, boot, total, more in ((1, 7, 600_000, 600_000), (2, 8, 500_000, 500_000), (3, 8, 800_000, 300_000), (4, 8, 800_005, 5)):
-        send(boot, later, total)
-        below.kill()  # records go up once a minute: the next hub's clock is so far ahead
-        below.env = {"TIDE_CLOCK": f"{int(time.time()) + 150 * later},1"}
-        below.serve()
-        eventually(lambda: above_has(more), pause=0.3)
+    begins(above)
+    for number, boot, total, more in ((1, 7, 600_000, 600_000), (2, 8, 500_000, 500_000), (3, 8, 800_000, 300_000), (4, 8, 800_005, 5)):
+        again(below)  # its own totals begin anew from 2^61 uJ on, where all have their receipt
+        send(boot, number, total)
+        again(below)
+        eventually(lambda: f"{more:.6f}" in [kwh for kwh, _ in stretches(above, "12d").values()], pause=0.3)
 
 
 def test_what_is_drawn_inside_of_another_units_area_goes_up_once(hubs):

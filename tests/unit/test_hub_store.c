@@ -616,6 +616,113 @@ static void what_was_erased_of_a_user_does_not_come_back(void **state)
     store_close(s);
 }
 
+/* ---- for a hub above ---- */
+
+#define PAST INT64_C(1699999200000) /* a quarter of an hour of 2023: it is no time to come */
+
+static struct store_news news[STORE_NEWS_MAX];
+static size_t n_news;
+static uint64_t batch;
+
+static void ask_news(struct store *s, uint64_t told, int64_t upto_ms)
+{
+    n_news = 0;
+    if (store_news(s, told, upto_ms, news, &n_news, &batch, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void a_hub_above_is_told_each_thing_once_and_of_the_time_of_its_use(void **state)
+{
+    struct outbox_record r[] = {stretch("area", 1, PAST, PAST + 1000, 100),
+                                stretch("area", 2, PAST + 1000, PAST + 2000, 150),
+                                stretch("area", 3, PAST + 60000, PAST + 61000, 250),
+                                stretch("meter:m", 4, PAST, PAST + 1000, 900)};
+    struct store *s = opened();
+
+    put(s, "lab4", r, 1); /* there is none yet */
+    store_told(s, PAST);
+    put(s, "lab3", r, 4);
+    for (int times = 0; times < 2; times++) { /* killed before anybody has written it down */
+        ask_news(s, 0, PAST + 60000);
+        assert_int_equal(n_news, 1);
+        assert_int_equal(news[0].to_ms, PAST + 60000);
+        assert_true(news[0].energy.uj == 150 && news[0].energy.low_uj == 135 &&
+                    news[0].energy.high_uj == 165 && news[0].energy.basis == POWER_MEASURED);
+        assert_int_equal(news[0].gap_ms, 0);
+        assert_int_equal(batch, 1);
+        s = store_close(s);
+        s = opened();
+        store_told(s, PAST + 60000);
+    }
+    ask_news(s, 0, PAST + 180000); /* not the next ones before the first are told */
+    assert_true(n_news == 1 && news[0].to_ms == PAST + 60000);
+    assert_int_equal(store_erase(s, "lab3", NULL, &err), 0);
+    ask_news(s, 1, PAST + 180000);
+    assert_true(n_news == 1 && batch == 2);
+    assert_int_equal(news[0].to_ms, PAST + 120000);
+    assert_int_equal(news[0].energy.uj, 100);
+    assert_int_equal(news[0].gap_ms, 58000); /* since its last record nobody measured */
+    ask_news(s, 2, PAST + 180000);
+    assert_int_equal(n_news, 0);
+    store_told(s, PAST + 1000000);
+    r[0] = stretch("area", 2, PAST + 61000, PAST + 62000, 130);
+    r[1] = stretch("area", 3, PAST + 999000, PAST + 1000001, 135);
+    put(s, "lab4", r, 2); /* late: one by the quarter of an hour; of that of now nobody knows all */
+    ask_news(s, 2, PAST + 1080000);
+    assert_int_equal(n_news, 2);
+    assert_true(news[0].to_ms == PAST + 900000 && news[0].energy.uj == 30);
+    assert_true(news[1].to_ms == PAST + 1020000 && news[1].energy.uj == 5);
+    store_close(s);
+}
+
+static void a_hub_above_is_told_what_adds_up_alone(void **state)
+{
+    struct outbox_record inner = stretch("area", 1, PAST, PAST + 1000, 400);
+    struct outbox_record lab[] = {stretch("area", 1, PAST, PAST + 1000, 20),
+                                  stretch("machine", 2, PAST, PAST + 1000, 5)};
+    struct outbox_record pc[] = {stretch("machine", 1, PAST, PAST + 1000, 10),
+                                 stretch("area", 2, PAST + 1000, PAST + 2000, 7),
+                                 stretch("machine", 3, PAST + 1000, PAST + 2000, 30)};
+    struct store *s = opened();
+
+    store_told(s, PAST);
+    assert_int_equal(store_units(s, (const char *const[]){"lab3", "pc"}, 2, &err), 0);
+    put(s, "box", &inner, 1);
+    put(s, "lab3", lab, 2);
+    put(s, "pc", pc, 3); /* from its second record on it measures an area */
+    ask_news(s, 0, PAST + 60000);
+    assert_int_equal(n_news, 1);
+    assert_int_equal(news[0].energy.uj, 20 + 10 + 7);
+    inner = stretch("area", 2, PAST + 60000, PAST + 61000, 410);
+    assert_int_equal(store_units(s, (const char *const[]){"box"}, 1, &err), 0);
+    put(s, "box", &inner, 1);
+    ask_news(s, batch, PAST + 120000);
+    assert_true(n_news == 1 && news[0].energy.uj == 10);
+    store_close(s);
+}
+
+static void what_a_hub_below_tells_late_opens_no_gap(void **state)
+{
+    struct outbox_record r[] = {stretch("area", 1, PAST, PAST + 1000, 100),
+                                stretch("area", 2, PAST - 900000, PAST, 130),
+                                stretch("area", 3, PAST + 1000, PAST + 2000, 150),
+                                stretch("area", 4, PAST - 1800000, PAST - 900000, 160),
+                                stretch("area", 5, PAST + 2500, PAST + 3000, 190)};
+    uint64_t gap = 0;
+    struct store *s = opened();
+
+    put(s, "lab3", r, 4);
+    s = store_close(s);
+    s = opened();
+    put(s, "lab3", r, 5);
+    assert_int_equal(done.stored, 1);
+    ask(s, STORE_BY_DAY, PAST - DAY_MS, PAST + DAY_MS, NULL);
+    for (size_t i = 0; i < n_totals; i++)
+        gap += totals[i].gap_ms;
+    assert_int_equal(gap, 500);
+    store_close(s);
+}
+
 /* ---- transactions ---- */
 
 static void a_transaction_that_is_not_ended_stores_nothing(void **state)
@@ -788,6 +895,9 @@ int main(void)
         TEST(users_energy_is_kept_by_the_quarter_and_goes_in_time),
         TEST(users_energy_goes_in_time_however_often_rows_are_summed_up),
         TEST(what_was_erased_of_a_user_does_not_come_back),
+        TEST(a_hub_above_is_told_each_thing_once_and_of_the_time_of_its_use),
+        TEST(a_hub_above_is_told_what_adds_up_alone),
+        TEST(what_a_hub_below_tells_late_opens_no_gap),
         TEST(a_transaction_that_is_not_ended_stores_nothing),
         TEST(two_programs_do_not_count_twice),
         TEST(a_lost_connection_comes_back),

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fnv.h"
+#include "base/wallclock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -36,22 +37,20 @@ static int find(struct store *s, const char *unit, const char *point, struct kno
                               .total = {.uj = (uint64_t)column(s, 3),
                                         .low_uj = (uint64_t)column(s, 4),
                                         .high_uj = (uint64_t)column(s, 5)},
-                              .last_ms = column(s, 6)};
+                              .last_ms = column(s, 6),
+                              .whole = column(s, 7) != 0};
     s->db->dialect->end(s->db);
     return r == 1 ? 0 : r == 0 ? -ENOENT : r;
 }
 
-static int add_point(struct store *s, const char *unit, const char *point, struct known *ret)
+static int add_point(struct store *s, const char *unit, const char *point)
 {
-    const struct values names = {2, 0, {unit, point}, {0}};
-    int64_t count = 0, id = 0;
+    int64_t count = 0, id;
     int r = store_ask_number(s, COUNT_POINTS, &(struct values){1, 0, {unit}, {0}}, &count);
 
     if (r == 0 && count >= STORE_POINTS_MAX)
         return -EUSERS;
-    r = r ? r : store_ask_number(s, ADD_POINT, &names, &id);
-    *ret = (struct known){.id = id};
-    return r;
+    return r ? r : store_ask_number(s, ADD_POINT, &(struct values){2, 0, {unit, point}, {0}}, &id);
 }
 
 /*
@@ -66,6 +65,7 @@ static const char *hidden(const char *point, char ret[32])
 
 static int find_or_add(struct store *s, const char *unit, const char *point, struct known *ret)
 {
+    struct known *machine;
     char other[32];
     int r = find(s, unit, point, ret);
 
@@ -73,8 +73,13 @@ static int find_or_add(struct store *s, const char *unit, const char *point, str
         return r;
     r = find(s, unit, hidden(point, other), ret);
     if (r == 0)
-        return s->db->dialect->write(s->db, SHOW_POINT, &(struct values){1, 1, {point}, {ret->id}});
-    return r == -ENOENT ? add_point(s, unit, point, ret) : r;
+        r = s->db->dialect->write(s->db, SHOW_POINT, &(struct values){1, 1, {point}, {ret->id}});
+    else if (r == -ENOENT)
+        r = add_point(s, unit, point);
+    machine = strcmp(point, "area") == 0 ? memory_find(s->memory, unit, "machine") : NULL;
+    if (machine) /* from now on it is a part of that area */
+        machine->whole = false;
+    return r ? r : find(s, unit, point, ret);
 }
 
 /* ---- records ---- */
@@ -141,6 +146,15 @@ static int add_to_days(struct store *s, int64_t point, int64_t from_ms, int64_t 
     return r;
 }
 
+/*
+ * Up to when a point has told. What a hub tells late of a time before is no step back of its clock;
+ * a time to come was that of a wrong clock.
+ */
+static int64_t newest(int64_t last_ms, int64_t to_ms)
+{
+    return last_ms > to_ms && last_ms <= (int64_t)wallclock_ms() ? last_ms : to_ms;
+}
+
 static int set_point(struct store *s, const struct known *old, const struct outbox_record *r)
 {
     return s->db->dialect->write(
@@ -148,8 +162,9 @@ static int set_point(struct store *s, const struct known *old, const struct outb
         &(struct values){.numbers = 10,
                          .number = {old->id, (int64_t)r->boot, (int64_t)r->seq,
                                     (int64_t)r->total.uj, (int64_t)r->total.low_uj,
-                                    (int64_t)r->total.high_uj, (int64_t)r->to_ms,
-                                    (int64_t)r->from_ms, (int64_t)old->boot, (int64_t)old->seq}});
+                                    (int64_t)r->total.high_uj,
+                                    newest(old->last_ms, (int64_t)r->to_ms), (int64_t)r->from_ms,
+                                    (int64_t)old->boot, (int64_t)old->seq}});
 }
 
 /* Time that no record covers, because nothing ran that measured, is a gap of the next one. */
@@ -161,6 +176,8 @@ static int store_since(struct store *s, const struct known *k, const struct outb
     int e = add_sample(s, k, r, from_ms - hole_ms, since, r->gap_ms + hole_ms);
 
     e = e ? e : add_to_days(s, k->id, from_ms - hole_ms, to_ms, since, r->gap_ms, hole_ms);
+    if (e == 0 && k->whole && s->told_ms)
+        e = store_add_news(s, to_ms, since, r->gap_ms + hole_ms);
     return e ? e : set_point(s, k, r);
 }
 
@@ -208,7 +225,10 @@ static int put_one(struct store *s, const char *unit, const struct outbox_record
         if (e < 0)
             return e;
         ret->stored++;
-        k = (struct known){k.id, (int64_t)r->to_ms, r->boot, r->seq, r->total};
+        k.last_ms = newest(k.last_ms, (int64_t)r->to_ms);
+        k.boot = r->boot;
+        k.seq = r->seq;
+        k.total = r->total;
     }
     memory_put(s->memory, unit, r->point, &k);
     return 0;

@@ -57,9 +57,11 @@
     "AND " whole ")) AND s.begin_ms >= $2 AND s.begin_ms < $3"
 
 const struct statement_text statement_text[] = {
-    [FIND_POINT] = {.sql = "SELECT id, boot, seq, uj, low, high, last_ms FROM point WHERE unit = $1"
-                           " AND name = $2",
-                    .texts = 2},
+    [FIND_POINT] =
+        {.sql = "SELECT p.id, p.boot, p.seq, p.uj, p.low, p.high, p.last_ms, CASE WHEN " WHOLE
+                " AND " COUNTED " THEN 1 ELSE 0 END FROM point p WHERE p.unit = $1 AND"
+                " p.name = $2",
+         .texts = 2},
     [ADD_POINT] = {.sql = "INSERT INTO point (unit, name, boot, seq, uj, low, high)"
                           " VALUES ($1, $2, 0, 0, 0, 0, 0) RETURNING id",
                    .texts = 2},
@@ -130,6 +132,18 @@ const struct statement_text statement_text[] = {
                 .texts = 1},
     [CLEAR_COUNTED] = {.sql = "DELETE FROM counted"},
     [ADD_COUNTED] = {.sql = "INSERT INTO counted (unit) VALUES ($1)", .texts = 1, .one = true},
+    [ADD_NEWS] =
+        {.sql = "INSERT INTO news (batch, to_ms, uj, low, high, basis, gap) VALUES (0, $1, $2,"
+                " $3, $4, $5, $6) ON CONFLICT (batch, to_ms) DO UPDATE SET " ADD_TO("news"),
+         .one = true},
+    [DROP_NEWS] = {.sql = "DELETE FROM news WHERE batch > 0 AND batch <= $1"},
+    [NEWEST_BATCH] = {.sql = "SELECT coalesce(max(batch), 0) FROM news"},
+    [NUMBER_NEWS] =
+        {.sql = "UPDATE news SET batch = $1 WHERE batch = 0 AND to_ms IN (SELECT to_ms FROM"
+                " news WHERE batch = 0 AND to_ms <= $2 ORDER BY to_ms LIMIT $3)"},
+    [NEWS] =
+        {.sql =
+             "SELECT to_ms, uj, low, high, basis, gap FROM news WHERE batch = $1 ORDER BY to_ms"},
     [ERASE_SAMPLES] = {.sql = "DELETE FROM sample WHERE step IN (1, 60, 900) AND point IN " CHOSEN,
                        .texts = 2},
     [ERASE_DAYS] = {.sql = "DELETE FROM day WHERE point IN " CHOSEN, .texts = 2},

@@ -153,6 +153,32 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
                  bool (*each)(void *arg, const struct store_total *t), void *arg,
                  struct error *err);
 
+/* ---- what a hub above is told ---- */
+
+#define STORE_NEWS_MAX 500 /* of one batch */
+
+/* What came in of units that count together. */
+struct store_news {
+    int64_t to_ms; /* the end of the minute in which it was used; or of the quarter of an hour */
+    struct energy_range energy;
+    uint64_t gap_ms; /* of all these units together */
+};
+
+/*
+ * Up to when the hub above has been told; 0, at first: there is none, and nothing is noted for it.
+ * What comes in later of the time before is noted by quarters of an hour.
+ */
+void store_told(struct store *s, int64_t upto_ms);
+
+/*
+ * The oldest of what is noted up to @upto_ms. These have the number *ret_batch from then on, and
+ * are answered again until @told is that number: who keeps the number together with them, tells
+ * each exactly once. Erasure and the age of rows change nothing of it. Returns 0 or -errno.
+ */
+int store_news(struct store *s, uint64_t told, int64_t upto_ms,
+               struct store_news ret[STORE_NEWS_MAX], size_t *ret_n, uint64_t *ret_batch,
+               struct error *err);
+
 /*
  * Forgets a unit (@point NULL), one of its points, or (@unit NULL) a point of all units: personal
  * data on request. Energy that a unit sends later of an erased point counts from then on; what was

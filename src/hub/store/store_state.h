@@ -13,18 +13,26 @@ enum { STEP_SECOND = 1, STEP_MINUTE = 60, STEP_QUARTER = 900 };
 #define NOTE_UNITS  "units" /* a hash of the names of those that count, and how many */
 #define NOTE_MAX    80
 #define POINTS_KEPT 65536 /* the newest totals that are remembered */
-#define DAYS_KEPT   256   /* sums that wait for the end of a transaction */
+#define DAYS_KEPT   256   /* sums that wait for the end of a transaction … */
+#define NEWS_KEPT   64    /* … and of these */
 
 /* The newest total of a point, as it stands in the store or in the present transaction. */
 struct known {
     int64_t id, last_ms;
     uint64_t boot, seq;
     struct energy_range total;
+    bool whole; /* it adds up to the organization */
 };
 
 /* The energy that the present transaction adds to a point's day. */
 struct day_sum {
     int64_t point, begin_ms, gap_ms;
+    struct energy_range energy;
+};
+
+/* What the present transaction adds to what the hub above is told. */
+struct news_sum {
+    int64_t to_ms, gap_ms;
     struct energy_range energy;
 };
 
@@ -36,6 +44,9 @@ struct store {
     struct zone *zone;
     struct day_sum day[DAYS_KEPT];
     size_t days;
+    struct news_sum news[NEWS_KEPT];
+    size_t n_news;
+    int64_t told_ms;          /* up to when the hub above knows all; 0: there is none */
     int64_t begin_ms, end_ms; /* of the day that was asked for last */
     int64_t filled_ms;        /* NOTE_UNTIL; 0: all days are counted */
     int64_t users_ms;         /* when old users' rows were dropped last */
@@ -49,6 +60,10 @@ int64_t store_day(struct store *s, int64_t ms, int64_t *ret_end_ms);
 /* days.c: of a store that was just opened; one more day is counted again (1: there are more). */
 int store_load_days(struct store *s, struct error *err);
 int store_fill_day(struct store *s, struct error *err);
+
+/* whole.c: what a record adds; what waits of it, with which all transactions end. */
+int store_add_news(struct store *s, int64_t to_ms, const struct energy_range *e, int64_t gap_ms);
+int store_write_news(struct store *s);
 
 /* transaction.c. */
 int store_note(struct store *s, const char *name, char ret[NOTE_MAX]); /* -ENOENT: none */

@@ -19,7 +19,7 @@ void store_roll_back(struct store *s)
 {
     s->db->dialect->rollback(s->db);
     s->inside = false;
-    s->days = 0;
+    s->days = s->n_news = 0;
     memory_forget(s->memory);
 }
 
@@ -57,6 +57,7 @@ int store_commit(struct store *s, struct error *err)
     if (!s->inside)
         return error_set(err, r, "no transaction to end");
     r = r ? r : store_write_days(s);
+    r = r ? r : store_write_news(s);
     r = r ? r : s->db->dialect->commit(s->db);
     if (r < 0) {
         store_said(s, r, "store records of energy", err);

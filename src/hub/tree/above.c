@@ -30,13 +30,14 @@
 
 #define PORT         8883
 #define OUTBOX_BYTES (64 << 20)
-#define RECORD_MS    60000
-#define AGAIN_NS     (10 * NS_PER_S) /* a store that could not say is asked again */
-#define FIRST_MS     1000            /* the length of the first record, in which nothing is known */
+#define MINUTE_MS    60000
+#define QUARTER_MS   900000
+#define ASK_MS       10000  /* so often the store is asked for what is new */
+#define SETTLE_MS    30000  /* so long behind a minute units have told what they used in it */
+#define SILENT_MS    180000 /* nobody told anything for so long: it is unknown */
+#define FIRST_MS     1000   /* the length of the first record, in which nothing is known */
 #define POINT        "area"
 #define DAY_S        86400
-#define WRAP         (UINT64_C(1) << 62) /* of the sum of all that the store holds */
-#define FUTURE_MS    (INT64_C(1) << 45)  /* also what a unit with a wrong clock has told */
 
 struct above {
     struct tree *tree;
@@ -49,102 +50,122 @@ struct above {
     char name[EDGE_NAME_MAX], host[256];
     uint16_t port;
     char ca[PATH_MAX], cert[PATH_MAX], key[PATH_MAX], stored[PATH_MAX];
-    bool low;          /* said that the lease is below our floors */
-    bool counted;      /* base_uj and from_ms are there */
-    uint64_t base_uj;  /* what the store held at the last record, modulo WRAP */
-    int64_t from_ms;   /* its end */
-    uint64_t tried_ns; /* when the store was last asked for more; 0: never */
+    bool low;         /* said that the lease is below our floors */
+    uint64_t batch;   /* the number of the store's news that were told last; 0: none */
+    int64_t told_ms;  /* up to when all is told that had come in until then */
+    int64_t asked_ms; /* when the store was last asked; 0: never */
+    int64_t deaf_ms;  /* the last moment at which units could not tell anything */
+    bool more;        /* the last batch was not all */
+    bool unwritten;   /* said that the outbox cannot be written */
     struct energy_range total;
+    struct store_news news[STORE_NEWS_MAX];
     struct payload_shrunk shrunk; /* of all units, in one row */
     struct shrunk_told shrunk_told;
 };
 
 /* ---- energy ---- */
 
-struct sum {
-    uint64_t uj;               /* modulo WRAP */
-    uint64_t j, low_j, high_j; /* whole ones of each unit */
-    uint32_t basis;
-};
-
-static bool add_unit(void *arg, const struct store_total *t)
+static void put_record(struct above *a, int64_t from_ms, int64_t to_ms,
+                       const struct energy_range *more, int64_t gap_ms)
 {
-    struct sum *s = arg;
+    struct outbox_record r = {.point = POINT,
+                              .from_ms = (uint64_t)from_ms,
+                              .to_ms = (uint64_t)to_ms,
+                              .mono_ns = clock_now_ns(),
+                              .raw_uj = a->batch,
+                              .gap_ms = (uint32_t)gap_ms};
 
-    s->uj = (s->uj + t->mid.j * 1000000 + t->mid.uj) % WRAP;
-    s->j += t->mid.j;
-    s->low_j += t->low.j;
-    s->high_j += t->high.j;
-    if (t->basis && (!s->basis || t->basis < s->basis))
-        s->basis = t->basis;
-    return true;
+    a->total.uj += more->uj;
+    a->total.low_uj += more->low_uj;
+    a->total.high_uj += more->high_uj;
+    a->total.basis = more->basis;
+    r.total = a->total;
+    outbox_put(a->outbox, &r);
+}
+
+/* What came late stands in the time in which it was used. */
+static void tell_news(struct above *a, const struct store_news *n)
+{
+    bool late = n->to_ms <= a->told_ms;
+    int64_t lasted_ms = late && n->to_ms % QUARTER_MS == 0 ? QUARTER_MS : MINUTE_MS;
+    int64_t gap_ms = n->gap_ms < (uint64_t)lasted_ms ? (int64_t)n->gap_ms : lasted_ms;
+
+    put_record(a, n->to_ms - lasted_ms, n->to_ms, &n->energy, gap_ms);
+    if (!late)
+        a->told_ms = n->to_ms;
 }
 
 /*
- * Puts a record for the hub above into the outbox: the energy stored since the last one, with
- * bounds in proportion to those of the whole store.
+ * That units tell nothing is no news as long as their records may be on the way. The hub above
+ * takes the time since the last record for a gap, too.
  */
-static void put_record(struct above *a, const struct sum *s, int64_t now_ms)
+static void tell_silence(struct above *a, int64_t now_ms, int64_t upto_ms)
 {
-    uint64_t more = (s->uj + WRAP - a->base_uj % WRAP) % WRAP, all = s->j ? s->j : 1;
-    struct outbox_record r = {.point = POINT,
-                              .from_ms = (uint64_t)a->from_ms,
-                              .to_ms = (uint64_t)now_ms,
-                              .mono_ns = clock_now_ns(),
-                              .raw_uj = s->uj,
-                              .gap_ms = a->counted ? 0 : FIRST_MS};
+    int64_t since_ms = a->told_ms > a->deaf_ms ? a->told_ms : a->deaf_ms;
 
-    if (more >= WRAP / 2) /* less than before: something was erased, or is too old */
-        more = 0;
-    a->total.uj += more;
-    a->total.low_uj += s->j ? mul_div(more, s->low_j, all) : more;
-    a->total.high_uj += s->j ? mul_div(more, s->high_j, all) : more;
-    a->total.basis = s->basis;
-    r.total = a->total;
-    outbox_put(a->outbox, &r);
-    a->base_uj = s->uj;
-    a->from_ms = now_ms;
+    if (now_ms - since_ms < SILENT_MS)
+        return;
+    put_record(a, upto_ms - MINUTE_MS, upto_ms, &(struct energy_range){0}, MINUTE_MS);
+    a->told_ms = upto_ms;
 }
 
+static bool write_records(struct above *a)
+{
+    struct error err = {0};
+    bool written = outbox_flush(a->outbox, &err) >= 0;
+
+    if (!written && !a->unwritten)
+        tree_say(a->tree, NULL, "above: %s; records stay in memory", err.text);
+    a->unwritten = !written;
+    return written;
+}
+
+/* A store that cannot say keeps it for the next time; it says itself what is wrong. */
 static void count_energy(struct above *a)
 {
-    struct sum s = {0};
-    const struct store_question all = {.by = STORE_BY_UNIT, .to_ms = FUTURE_MS};
-    int64_t now = (int64_t)wallclock_ms();
-    uint64_t now_ns = clock_now_ns();
-    struct store_span span;
-    struct error err = {0};
+    int64_t now = (int64_t)wallclock_ms(), upto = (now - SETTLE_MS) / MINUTE_MS * MINUTE_MS;
+    struct store *store = a->tree->options.store;
+    uint64_t batch = 0;
+    size_t n = 0;
 
-    if (a->counted && now - a->from_ms < RECORD_MS && now >= a->from_ms)
+    if (!a->more && now >= a->asked_ms && now - a->asked_ms < ASK_MS)
         return;
-    if (a->tried_ns && now_ns - a->tried_ns < AGAIN_NS)
+    a->asked_ms = now;
+    if (a->told_ms > now || a->deaf_ms > now) /* somebody has set the clock back */
+        a->told_ms = a->deaf_ms = upto;
+    if (!mqtt_connected(a->tree->mqtt))
+        a->deaf_ms = now;
+    if (a->unwritten && !write_records(a))
         return;
-    a->tried_ns = now_ns;
-    if (store_totals(a->tree->options.store, &all, &span, add_unit, &s, &err) < 0 || span.filling)
-        return;        /* the store says so itself; the next record has it all */
-    if (!a->counted) { /* the first of all: what is stored already is no news, and is noted so */
-        a->base_uj = s.uj;
-        a->from_ms = now - FIRST_MS;
+    if (store_news(store, a->batch, upto, a->news, &n, &batch, NULL) < 0) {
+        a->deaf_ms = now;
+        return;
     }
-    if (now > a->from_ms)
-        put_record(a, &s, now);
-    a->from_ms = now;
-    a->counted = true;
-    if (outbox_flush(a->outbox, &err) < 0)
-        tree_say(a->tree, NULL, "above: %s; records stay in memory", err.text);
+    a->more = n == STORE_NEWS_MAX;
+    a->batch = n ? batch : a->batch;
+    for (size_t i = 0; i < n; i++)
+        tell_news(a, &a->news[i]);
+    if (!a->more)
+        tell_silence(a, now, upto);
+    store_told(store, a->told_ms);
+    write_records(a);
 }
 
-/* As it was before a restart: the store knows what came meanwhile. */
+/* What is stored before the first start of all is no news, and the first record notes it so. */
 static void load_total(struct above *a)
 {
+    int64_t now = (int64_t)wallclock_ms();
     struct outbox_record last;
 
-    if (outbox_last(a->outbox, POINT, &last) < 0)
-        return;
-    a->total = last.total;
-    a->base_uj = last.raw_uj;
-    a->from_ms = (int64_t)last.to_ms;
-    a->counted = true;
+    a->told_ms = a->deaf_ms = now;
+    if (outbox_last(a->outbox, POINT, &last) == 0) {
+        a->total = last.total;
+        a->batch = last.raw_uj;
+        a->told_ms = (int64_t)last.to_ms;
+    } else {
+        put_record(a, now - FIRST_MS, now, &(struct energy_range){0}, FIRST_MS);
+    }
+    store_told(a->tree->options.store, a->told_ms);
 }
 
 /* ---- what all areas draw ---- */
