@@ -14,6 +14,7 @@ from hub import KWH, end
 from hub_web import POLICY, Hub, areas, needs_tools
 from hub_web import hub  # noqa: F401 (a fixture)
 from site_bed import Clock
+from test_hub_leases import PAHO, SYSTEM_PYTHON
 
 pytestmark = needs_tools
 
@@ -69,6 +70,43 @@ def test_the_power_of_all_areas_is_looked_at_in_one_walk(counted):
         while stream.next("power")[2]["area"] != "unlp/lab3":
             pass
     assert counted.counts()[0] - before < 20 * rooms * tellings  # each looks at each room once, not rooms times
+    stream.close()
+
+
+MANY_STATES = """
+import json, ssl, sys, paho.mqtt.client as mqtt
+port, ca, cert, key, rooms = int(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
+c = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2) if hasattr(mqtt, "CallbackAPIVersion") else mqtt.Client()
+c.tls_set(ca, cert, key)
+c.max_inflight_messages_set(1000)
+c.connect("127.0.0.1", port)
+c.loop_start()
+state = json.dumps({"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 7, "policy": 0})
+for m in [c.publish(f"tide/1/r{i}/up/state", state, qos=1) for i in range(rooms)]:
+    m.wait_for_publish(30)
+c.disconnect()
+"""
+
+
+@pytest.mark.skipif(not PAHO, reason="python3-paho-mqtt is not installed")
+def test_the_states_of_all_units_at_once_are_told_in_few_walks(counted):
+    rooms = 400
+    counted.policy(POLICY.replace("tariff:", "".join(f"- {{area: unlp/r{i}, unit: r{i}}}\n" for i in range(rooms)) + "tariff:"))
+    counted.serve()
+    counted.enrol("helper")
+    (counted.state / "broker/acl").write_text("user tide-hub\ntopic readwrite #\nuser helper\ntopic readwrite #\n")
+    counted.broker.send_signal(signal.SIGHUP)
+    eventually(lambda: counted.publish("helper", "tide/1/r0/up/state", "?")[0] == 0 and "r0: its state" in counted.said())
+    stream = counted.user("vera").stream()
+    before, heard = counted.counts()[0], set()
+    subprocess.run([SYSTEM_PYTHON, "-c", MANY_STATES, str(counted.port), counted.state / "trust/ca.crt",
+                    counted.folder / "helper.crt", counted.folder / "helper.key", str(rooms)], check=True, timeout=60)
+    while len(heard) < rooms:
+        data = stream.next("state")[2]
+        if data["area"].startswith("unlp/r") and data["state"] == "connected":
+            heard.add(data["area"])
+    walks = rooms / 40 + 4  # batches of forty, and the power of some seconds
+    assert counted.counts()[0] - before < 20 * rooms * walks
     stream.close()
 
 
@@ -175,6 +213,24 @@ def test_an_areas_energy_has_its_cost_and_a_sum_above_it(hub):  # noqa: F811
     assert sum(int(row["uj"]) for row in days) == 3 * KWH and re.fullmatch(r"20\d\d-\d\d-\d\d", days[0]["key"])
     for query in ("step=soon", "from=x", "from=5&to=4", "step=1s&from=0"):
         assert vera.call("GET", f"/v1/areas/unlp/energy?{query}")[0] == 400, query
+
+
+def test_what_was_used_at_a_dear_time_costs_what_it_did_in_sums_too(hub):  # noqa: F811
+    ada = hub.script("ada")
+    text, number = (ada.call("GET", "/v1/policy")[1][key] for key in ("text", "number"))
+    hour = time.gmtime().tm_hour
+    text = text.replace("  price: 0.25 EUR/kWh\n", "  price: 0.10 EUR/kWh\n  windows:\n  - {when: \""
+                        f"{(hour - 2) % 24:02}:00-{(hour + 2) % 24:02}:00 Etc/UTC\", price: 0.50 EUR/kWh}}\n")
+    assert ada.call("PUT", "/v1/policy", {"text": text, "number": number})[0] == 200
+    hub.enrol("lab3")
+    hub.used("lab3", 1)  # in the last quarter of an hour
+    for step in ("15min", "1h"):  # an hour costs what its quarters do
+        stretches = ada.call("GET", f"/v1/areas/unlp/energy?step={step}")[1]["stretches"]
+        assert sum(s["cost"] for s in stretches) == pytest.approx(0.50), step
+    for by in ("area", "day"):
+        rows = ada.call("GET", f"/v1/energy?by={by}")[1]["rows"]
+        cost = sum(row["cost"] for row in rows if by == "day" or row["key"] == "unlp")
+        assert cost == pytest.approx(0.50, rel=0.02), (by, rows)
 
 
 def test_a_policy_is_checked_put_and_kept_and_two_editors_do_not_overwrite_each_other(hub):  # noqa: F811

@@ -543,6 +543,80 @@ static void sums_larger_than_64_bits_are_told(void **state)
     store_close(s);
 }
 
+/* ---- what it costs ---- */
+
+#define KWH UINT64_C(3600000000000)
+
+/* A tenth of the currency a kWh, and from a quarter past noon on five of these. */
+static double two_prices(void *arg, int64_t from_ms, int64_t to_ms)
+{
+    double cheap_ms = (double)(NOON + 900000 - from_ms), all_ms = (double)(to_ms - from_ms);
+
+    return cheap_ms <= 0 ? 500 : cheap_ms >= all_ms ? 100 : 500 - 400 * cheap_ms / all_ms;
+}
+
+static double one_price(void *arg, int64_t from_ms, int64_t to_ms)
+{
+    return 500;
+}
+
+static void costs(struct store *s, enum store_by by, int64_t micro, uint64_t priced_uj)
+{
+    ask(s, by, NOON - DAY_MS, NOON + DAY_MS, NULL);
+    assert_int_equal(n_totals, 1);
+    assert_int_equal((int64_t)(totals[0].cost * 1e6 + 0.5), micro);
+    assert_int_equal((uint64_t)totals[0].priced_uj, priced_uj);
+}
+
+static void energy_costs_the_price_of_its_time_in_sums_too(void **state)
+{
+    struct store_keep keep = {DAY_MS, FOREVER, FOREVER, FOREVER};
+    struct store *s = opened();
+    struct outbox_record r[] = {
+        stretch("area", 1, NOON, NOON + 900000, KWH),
+        stretch("area", 2, NOON + 900000, NOON + 901000, 3 * KWH),
+        stretch("user:ana", 3, NOON + 600000, NOON + 1200000, KWH), /* half before the quarter */
+    };
+
+    assert_int_equal(store_prices(s, "EUR", two_prices, NULL, NOON, &err), 0);
+    put(s, "lab3", r, 3);
+    costs(s, STORE_BY_UNIT, 1100000, 3 * KWH);
+    costs(s, STORE_BY_DAY, 1100000, 3 * KWH);
+    costs(s, STORE_BY_USER, 300000, KWH);
+    assert_int_equal(store_days(s, "Europe/Madrid", &err), 0); /* days are counted again */
+    while (store_rollup(s, &keep, NOON + 2 * DAY_MS, 100, &err) == 1)
+        ;
+    costs(s, STORE_BY_UNIT, 1100000, 3 * KWH);
+    assert_true(totals[0].day_ms == 0 && totals[0].end_ms == 0);
+    costs(s, STORE_BY_DAY, 1100000, 3 * KWH);
+    assert_int_equal(totals[0].end_ms - totals[0].day_ms, DAY_MS);
+    assert_int_equal(store_prices(s, NULL, NULL, NULL, NOON, &err), 0); /* no tariff any more */
+    r[0] = stretch("area", 4, NOON + 901000, NOON + 902000, 10 * KWH);
+    put(s, "lab3", r, 1);
+    costs(s, STORE_BY_UNIT, 1100000, 3 * KWH);
+    assert_int_equal(uj(&totals[0].mid), 10 * KWH);
+    store_close(s);
+}
+
+static void costs_in_another_currency_are_not_added_to_these(void **state)
+{
+    struct store *s = opened();
+    struct outbox_record r[] = {stretch("area", 1, NOON, NOON + 1000, KWH),
+                                stretch("area", 2, NOON + DAY_MS, NOON + DAY_MS + 1000, 2 * KWH)};
+
+    assert_int_equal(store_prices(s, "EUR", one_price, NULL, NOON, &err), 0);
+    put(s, "lab3", r, 1);
+    costs(s, STORE_BY_UNIT, 500000, KWH);
+    for (int times = 0; times < 2; times++) {
+        assert_int_equal(store_prices(s, "ARS", one_price, NULL, NOON + times * DAY_MS, &err), 0);
+        costs(s, STORE_BY_UNIT, times ? 500000 : 0, times ? KWH : 0);
+        put(s, "lab3", &r[1], 1);
+        s = store_close(s);
+        s = opened();
+    }
+    store_close(s);
+}
+
 /* ---- users ---- */
 
 static void users_energy_is_kept_by_the_quarter_and_goes_in_time(void **state)
@@ -892,6 +966,8 @@ int main(void)
         TEST(days_say_the_same_as_rows),
         TEST(time_that_nobody_measured_is_a_gap_of_its_days),
         TEST(sums_larger_than_64_bits_are_told),
+        TEST(energy_costs_the_price_of_its_time_in_sums_too),
+        TEST(costs_in_another_currency_are_not_added_to_these),
         TEST(users_energy_is_kept_by_the_quarter_and_goes_in_time),
         TEST(users_energy_goes_in_time_however_often_rows_are_summed_up),
         TEST(what_was_erased_of_a_user_does_not_come_back),

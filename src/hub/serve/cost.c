@@ -17,16 +17,31 @@ static int64_t step_of(int64_t from_s, int64_t to_s)
     return step > QUARTER_S ? step : QUARTER_S;
 }
 
-json_t *cost_of(const struct in_force *policy, double uj, int64_t from_ms, int64_t to_ms)
+double cost_price(const struct in_force *policy, int64_t from_ms, int64_t to_ms)
 {
-    int64_t from_s = from_ms / 1000, to_s = to_ms / 1000, step = step_of(from_s, to_s), n = 0;
+    int64_t step_ms = step_of(from_ms / 1000, to_ms / 1000) * 1000, next_ms;
     double sum = 0;
 
     if (!cost_currency(policy))
-        return json_null();
-    for (int64_t at = from_s; at < to_s || n == 0; at += step, n++)
-        sum += (double)policy_price(&policy->rules, at) / 1000;
-    return json_real(uj / UJ_PER_KWH * sum / (double)n);
+        return -1;
+    to_ms = to_ms > from_ms ? to_ms : from_ms + 1;
+    for (int64_t at_ms = from_ms; at_ms < to_ms; at_ms = next_ms) {
+        next_ms = (at_ms / step_ms + 1) * step_ms;
+        next_ms = next_ms < to_ms ? next_ms : to_ms;
+        sum += (double)policy_price(&policy->rules, at_ms / 1000 / QUARTER_S * QUARTER_S) *
+               (double)(next_ms - at_ms);
+    }
+    return sum / (double)(to_ms - from_ms);
+}
+
+double cost_of(const struct in_force *policy, double uj, int64_t from_ms, int64_t to_ms)
+{
+    return cost_currency(policy) ? uj / UJ_PER_KWH * cost_price(policy, from_ms, to_ms) / 1000 : 0;
+}
+
+json_t *cost_json(const struct in_force *policy, double cost)
+{
+    return cost_currency(policy) ? json_real(cost) : json_null();
 }
 
 json_t *cost_prices(const struct in_force *policy, int64_t from_ms, int64_t to_ms)

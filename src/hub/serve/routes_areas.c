@@ -154,12 +154,14 @@ void route_switch(struct call *c)
 
 /* ---- what an area used ---- */
 
-#define STEPS_MAX 4096 /* of one answer */
-#define CAPS_MAX  1000 /* changes of the cap in it */
+#define STEPS_MAX 4096   /* of one answer */
+#define FINE_MS   900000 /* the time of one price */
+#define CAPS_MAX  1000   /* changes of the cap in it */
 
 /* Sums the energy of several units by step. */
 struct stretches {
     struct store_stretch sum[STEPS_MAX], one[STEPS_MAX];
+    double cost[STEPS_MAX]; /* of @sum */
     size_t count;
 };
 
@@ -246,6 +248,39 @@ static bool take_span(struct call *c, struct span *ret)
     return true;
 }
 
+/* Asked for in steps of a quarter of an hour, where these are not too many, for their prices. */
+static struct span priced_span(const struct span *asked)
+{
+    struct span fine = {asked->from_ms / asked->step_ms * asked->step_ms, asked->to_ms, FINE_MS};
+
+    return asked->step_ms % FINE_MS == 0 && (fine.to_ms - fine.from_ms) / FINE_MS < STEPS_MAX
+               ? fine
+               : *asked;
+}
+
+/* Prices each stretch, then joins those of one step. */
+static void price(struct stretches *s, int64_t priced_ms, int64_t step_ms,
+                  const struct in_force *policy)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct store_stretch one = s->sum[i];
+        double cost = cost_of(policy, (double)one.energy.uj, one.from_ms, one.from_ms + priced_ms);
+
+        one.from_ms = one.from_ms / step_ms * step_ms;
+        if (n && s->sum[n - 1].from_ms == one.from_ms) {
+            energy_add(&s->sum[n - 1].energy, &one.energy);
+            s->sum[n - 1].gap_ms += one.gap_ms;
+            s->cost[n - 1] += cost;
+        } else {
+            s->sum[n] = one;
+            s->cost[n++] = cost;
+        }
+    }
+    s->count = n;
+}
+
 static json_t *view_stretches(const struct stretches *s, const struct span *span,
                               const struct in_force *policy)
 {
@@ -261,10 +296,7 @@ static json_t *view_stretches(const struct stretches *s, const struct span *span
         json_object_set_new(view, "low_uj", known ? call_uj(one->energy.low_uj) : json_null());
         json_object_set_new(view, "mid_uj", known ? call_uj(one->energy.uj) : json_null());
         json_object_set_new(view, "high_uj", known ? call_uj(one->energy.high_uj) : json_null());
-        json_object_set_new(view, "cost",
-                            known ? cost_of(policy, (double)one->energy.uj, one->from_ms,
-                                            one->from_ms + span->step_ms)
-                                  : json_null());
+        json_object_set_new(view, "cost", known ? cost_json(policy, s->cost[i]) : json_null());
         json_array_append_new(list, view);
     }
     return list;
@@ -301,13 +333,16 @@ static json_t *view_caps(struct call *c, const struct shown_areas *areas,
 static json_t *make_energy(struct call *c, const struct shown_areas *areas,
                            const struct shown_area *area, const struct span *span)
 {
+    const struct span priced = priced_span(span);
     struct stretches *s = calloc(1, sizeof(*s));
     json_t *answer = NULL;
     struct error err = {0};
 
+    if (s && add_area(c, areas, area, &priced, s, &err) == 0)
+        price(s, priced.step_ms, span->step_ms, areas->policy);
     if (!s)
         call_fail(c, HTTP_FAILED, "", "out of memory");
-    else if (add_area(c, areas, area, span, s, &err) < 0)
+    else if (err.code)
         call_fail_of(c, &err);
     else
         answer = json_pack("{s:s,s:I,s:o,s:o,s:o,s:o}", "area", area->path, "step_ms",

@@ -52,22 +52,33 @@ static void add_amount(struct store_amount *sum, const struct store_amount *more
 struct asking {
     struct call *call;
     const struct in_force *policy;
+    int64_t now_ms;
     struct store_span span;
     json_t *rows;
 };
+
+/* Of what was used before the store counted costs, or before there was a tariff: the mean price. */
+static double cost_of_total(const struct asking *a, const struct store_total *t, int64_t from_ms,
+                            int64_t to_ms)
+{
+    double rest_uj = in_uj(&t->mid) - t->priced_uj;
+
+    to_ms = to_ms < a->now_ms ? to_ms : a->now_ms;
+    return t->cost + (rest_uj > 0 ? cost_of(a->policy, rest_uj, from_ms, to_ms) : 0);
+}
 
 static void add_row(struct asking *a, const char *key, const struct store_total *t, int64_t from_ms,
                     int64_t to_ms)
 {
     char mid[STORE_AMOUNT_MAX], low[STORE_AMOUNT_MAX], high[STORE_AMOUNT_MAX];
 
-    json_array_append_new(a->rows, json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:I}", "key", key, "uj",
-                                             store_amount_text(&t->mid, mid), "low_uj",
-                                             store_amount_text(&t->low, low), "high_uj",
-                                             store_amount_text(&t->high, high), "basis",
-                                             power_basis_name(t->basis), "cost",
-                                             cost_of(a->policy, in_uj(&t->mid), from_ms, to_ms),
-                                             "gap_ms", (json_int_t)t->gap_ms));
+    json_array_append_new(
+        a->rows,
+        json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:I}", "key", key, "uj",
+                  store_amount_text(&t->mid, mid), "low_uj", store_amount_text(&t->low, low),
+                  "high_uj", store_amount_text(&t->high, high), "basis", power_basis_name(t->basis),
+                  "cost", cost_json(a->policy, cost_of_total(a, t, from_ms, to_ms)), "gap_ms",
+                  (json_int_t)t->gap_ms));
 }
 
 /* ---- by area ---- */
@@ -78,6 +89,8 @@ static void add_total(struct store_total *sum, const struct store_total *more)
     add_amount(&sum->low, &more->low);
     add_amount(&sum->high, &more->high);
     sum->gap_ms += more->gap_ms;
+    sum->cost += more->cost;
+    sum->priced_uj += more->priced_uj;
     if (sum->basis == POWER_UNKNOWN || (more->basis != POWER_UNKNOWN && more->basis < sum->basis))
         sum->basis = more->basis;
 }
@@ -164,7 +177,7 @@ static int answer_rows(struct asking *a, const struct store_question *q, const s
 
         if (q->by == STORE_BY_DAY) {
             day_text(a->policy, t->day_ms, day);
-            add_row(a, day, t, t->day_ms, t->day_ms + 86400000);
+            add_row(a, day, t, t->day_ms, t->end_ms);
         } else {
             add_row(a, t->key, t, a->span.from_ms, a->span.to_ms);
         }
@@ -174,7 +187,8 @@ static int answer_rows(struct asking *a, const struct store_question *q, const s
 
 void route_energy(struct call *c)
 {
-    struct asking a = {.call = c, .policy = tree_policy(c->hub->tree)};
+    struct asking a = {
+        .call = c, .policy = tree_policy(c->hub->tree), .now_ms = (int64_t)wallclock_ms()};
     struct totals all = {0};
     struct store_question q;
     struct error err = {0};

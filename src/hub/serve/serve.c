@@ -8,6 +8,7 @@
 #include "base/wallclock.h"
 #include "host/net/ends.h"
 #include "hub/people/people.h"
+#include "hub/serve/cost.h"
 #include "hub/serve/web.h"
 #include "hub/trust/state.h"
 
@@ -80,6 +81,13 @@ static int tell_units(struct serve *s, const struct areas *a, struct error *err)
     return store_units(s->store, unit, n, err);
 }
 
+static double on_price(void *arg, int64_t from_ms, int64_t to_ms)
+{
+    struct serve *s = arg;
+
+    return s->tree ? cost_price(tree_policy(s->tree), from_ms, to_ms) : -1;
+}
+
 /* Days are those of the organization's clock. */
 static void tell_store(struct serve *s, const struct in_force *policy)
 {
@@ -88,6 +96,8 @@ static void tell_store(struct serve *s, const struct in_force *policy)
 
     s->store_owed = store_days(s->store, zone ? zone->name : "UTC", &err) < 0;
     s->store_owed |= tell_units(s, &policy->areas, &err) < 0;
+    s->store_owed |= store_prices(s->store, cost_currency(policy), on_price, s,
+                                  (int64_t)wallclock_ms(), &err) < 0;
     if (s->store_owed)
         say(s, NULL, err.text);
 }

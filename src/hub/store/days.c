@@ -67,13 +67,25 @@ static int newest(struct store *s, int64_t upto_ms, int64_t *ret)
     return 0;
 }
 
-/* The sums of one day, anew. */
+/* The sums of one day, anew; what it cost, by quarters of an hour of the same price. */
 static int count_day(struct store *s, int64_t begin_ms, int64_t end_ms)
 {
-    const struct values day = {.numbers = 2, .number = {begin_ms, end_ms}};
-    int r = s->db->dialect->write(s->db, CLEAR_DAY, &day);
+    const int64_t step_ms = STEP_QUARTER * INT64_C(1000);
+    int r = s->db->dialect->write(s->db, CLEAR_DAY,
+                                  &(struct values){.numbers = 2, .number = {begin_ms, end_ms}});
 
-    return r ? r : s->db->dialect->write(s->db, FILL_DAY, &day);
+    for (int64_t from_ms = begin_ms, to_ms; r == 0 && from_ms < end_ms; from_ms = to_ms) {
+        int64_t price = store_quarter_price(s, from_ms);
+
+        for (to_ms = from_ms + step_ms; to_ms < end_ms && store_quarter_price(s, to_ms) == price;)
+            to_ms += step_ms;
+        to_ms = to_ms < end_ms ? to_ms : end_ms;
+        r = s->db->dialect->write(s->db, FILL_DAY,
+                                  &(struct values){.numbers = 5,
+                                                   .number = {begin_ms, from_ms, to_ms,
+                                                              price < 0 ? 0 : price, price >= 0}});
+    }
+    return r;
 }
 
 int store_fill_day(struct store *s, struct error *err)

@@ -91,7 +91,16 @@ static void add_amount(struct store_amount *sum, uint64_t j, uint64_t uj)
     sum->uj = (uint32_t)(uj % UJ_PER_J);
 }
 
-/* Columns of BY_UNIT and its like: unit, user, day, then pairs of J and µJ, basis, gap. */
+/* Whole millions and the rest. */
+static double number_of(struct store *s, int i)
+{
+    return (double)column(s, i) * 1e6 + (double)column(s, i + 1);
+}
+
+/*
+ * Columns of BY_UNIT and its like: unit, user, day, then pairs of J and µJ, basis, gap, and pairs
+ * of the cost and what it is the cost of.
+ */
 static void add_row(struct store *s, struct store_total *sum)
 {
     uint32_t basis = (uint32_t)column(s, 9);
@@ -102,6 +111,8 @@ static void add_row(struct store *s, struct store_total *sum)
     if (basis && (!sum->basis || basis < sum->basis))
         sum->basis = basis;
     sum->gap_ms += column(s, 10);
+    sum->cost += number_of(s, 11) / 1e9;
+    sum->priced_uj += number_of(s, 13);
 }
 
 static bool of_key(struct store *s, const struct store_question *q, const struct store_total *t)
@@ -116,7 +127,7 @@ static struct store_total begin_total(struct store *s, const struct store_questi
     struct store_total t = {0};
 
     if (q->by == STORE_BY_DAY)
-        t.day_ms = (int64_t)column(s, 2);
+        t.day_ms = store_day(s, (int64_t)column(s, 2), &t.end_ms);
     else
         snprintf(t.key, sizeof(t.key), "%s", s->db->dialect->text(s->db, q->by == STORE_BY_USER));
     return t;
@@ -131,7 +142,7 @@ static int ask_totals(struct store *s, const struct store_question *q,
 
     return s->db->dialect->ask(
         s->db, statements[q->by],
-        &(struct values){1, 2, {q->user ? user : NULL}, {days->from_ms, days->to_ms}});
+        &(struct values){1, 3, {q->user ? user : NULL}, {days->from_ms, days->to_ms, s->costs_ms}});
 }
 
 int store_totals(struct store *s, const struct store_question *q, struct store_span *ret,

@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/fnv.h"
+#include "base/muldiv.h"
 #include "base/wallclock.h"
 
 #include <errno.h>
@@ -107,20 +108,21 @@ static int add_sample(struct store *s, const struct known *k, const struct outbo
                                     (int64_t)e->high_uj, e->basis, gap_ms}});
 }
 
-static int add_day(struct store *s, int64_t point, int64_t begin_ms, const struct energy_range *e,
-                   int64_t gap_ms)
+static int add_day(struct store *s, const struct day_sum *more)
 {
     int r = 0;
 
     for (size_t i = s->days; i-- > 0;)
-        if (s->day[i].point == point && s->day[i].begin_ms == begin_ms) {
-            energy_add(&s->day[i].energy, e);
-            s->day[i].gap_ms += gap_ms;
+        if (s->day[i].point == more->point && s->day[i].begin_ms == more->begin_ms) {
+            energy_add(&s->day[i].energy, &more->energy);
+            s->day[i].gap_ms += more->gap_ms;
+            s->day[i].cost = add_sat(s->day[i].cost, more->cost);
+            s->day[i].priced = add_sat(s->day[i].priced, more->priced);
             return 0;
         }
     if (s->days == DAYS_KEPT)
         r = store_write_days(s);
-    s->day[s->days++] = (struct day_sum){point, begin_ms, gap_ms, *e};
+    s->day[s->days++] = *more;
     return r;
 }
 
@@ -128,20 +130,24 @@ static int add_day(struct store *s, int64_t point, int64_t begin_ms, const struc
 static int add_to_days(struct store *s, int64_t point, int64_t from_ms, int64_t to_ms,
                        const struct energy_range *e, int64_t gap_ms, int64_t hole_ms)
 {
+    struct day_sum sum = {.point = point, .gap_ms = gap_ms, .energy = *e};
     int64_t at_ms = from_ms, end_ms;
-    int r = add_day(s, point, store_day(s, to_ms - 1, &end_ms), e, gap_ms);
+    int r;
 
+    if (store_cost(s, e->uj, from_ms, to_ms, &sum.cost))
+        sum.priced = e->uj;
+    sum.begin_ms = store_day(s, to_ms - 1, &end_ms);
+    r = add_day(s, &sum);
     if (hole_ms > GAP_DAYS_MAX * INT64_C(86400000)) {
         at_ms += hole_ms - GAP_DAYS_MAX * INT64_C(86400000);
         hole_ms = GAP_DAYS_MAX * INT64_C(86400000);
     }
     while (r == 0 && hole_ms > 0) {
-        int64_t begin_ms = store_day(s, at_ms, &end_ms);
-        int64_t here_ms = end_ms - at_ms < hole_ms ? end_ms - at_ms : hole_ms;
-
-        r = add_day(s, point, begin_ms, &(struct energy_range){0}, here_ms);
-        at_ms += here_ms;
-        hole_ms -= here_ms;
+        sum = (struct day_sum){.point = point, .begin_ms = store_day(s, at_ms, &end_ms)};
+        sum.gap_ms = end_ms - at_ms < hole_ms ? end_ms - at_ms : hole_ms;
+        r = add_day(s, &sum);
+        at_ms += sum.gap_ms;
+        hole_ms -= sum.gap_ms;
     }
     return r;
 }

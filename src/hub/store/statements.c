@@ -21,9 +21,20 @@
     "CAST(sum(" column " / 1000000) AS BIGINT), CAST(sum(" column " % 1000000) AS BIGINT)"
 #define SUMS                                                                                       \
     SUM("s.uj") ", " SUM("s.low") ", " SUM("s.high") ", " WORST ", CAST(sum(s.gap) AS BIGINT)"
+#define NAMED_SUMS                                                                                 \
+    SUM("s.uj")                                                                                    \
+    " AS uj, " SUM("s.low") " AS low, " SUM(                                                       \
+        "s.high") " AS high, " WORST " AS basis, CAST(sum(s.gap) AS BIGINT) AS gap"
+/* Costs of days before $4 are in another currency. */
+#define SINCE(column) "(CASE WHEN s.begin_ms >= $4 THEN s." column " ELSE 0 END)"
 #define WIDE_SUMS                                                                                  \
     JOULES("s.uj")                                                                                 \
-    ", " JOULES("s.low") ", " JOULES("s.high") ", " WORST ", CAST(sum(s.gap) AS BIGINT)"
+    ", " JOULES("s.low") ", " JOULES("s.high") ", " WORST ", CAST(sum(s.gap) AS BIGINT), " JOULES( \
+        SINCE("cost")) ", " JOULES(SINCE("priced"))
+/* Of µJ at $4 thousandths a kWh, in billionths. */
+#define COST(uj)                                                                                   \
+    "CASE WHEN " uj " / 3600000 >= " MOST " / ($4 + 1) THEN " MOST " ELSE " uj                     \
+    " / 3600000 * $4 + " uj " % 3600000 * $4 / 3600000 END"
 
 /* Rows that end at the same time (after a step of the clock) are added to each other. */
 #define ADD_TO(table)                                                                              \
@@ -34,7 +45,10 @@
     " ON CONFLICT (step, point, to_ms) DO UPDATE SET from_ms = CASE WHEN excluded.from_ms <"       \
     " sample.from_ms THEN excluded.from_ms ELSE sample.from_ms END, " ADD_TO("sample")
 #define SAMPLE "sample (step, point, to_ms, from_ms, uj, low, high, basis, gap)"
-#define DAY    "day (point, begin_ms, uj, low, high, basis, gap)"
+#define DAY    "day (point, begin_ms, uj, low, high, basis, gap, cost, priced)"
+#define ADD_TO_DAY                                                                                 \
+    " ON CONFLICT (point, begin_ms) DO UPDATE SET " ADD_TO("day") ", cost = " PLUS(                \
+        "day", "cost") ", priced = " PLUS("day", "priced")
 #define CHOSEN                                                                                     \
     "(SELECT id FROM point WHERE ($1 IS NULL OR unit = $1) AND ($2 IS NULL OR name = $2))"
 /* Users' points, also those that were erased. */
@@ -75,8 +89,7 @@ const struct statement_text statement_text[] = {
                            " $9)" ADD_TO_SAMPLE,
                     .one = true},
     [ADD_DAY] = {.sql =
-                     "INSERT INTO " DAY " VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (point,"
-                     " begin_ms) DO UPDATE SET " ADD_TO("day"),
+                     "INSERT INTO " DAY " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)" ADD_TO_DAY,
                  .one = true},
     [GET_NOTE] = {.sql = "SELECT value FROM note WHERE name = $1", .texts = 1},
     [SET_NOTE] =
@@ -98,9 +111,12 @@ const struct statement_text statement_text[] = {
         {.sql = "SELECT to_ms FROM sample WHERE step = $1 AND to_ms <= $2 ORDER BY to_ms DESC"
                 " LIMIT 1"},
     [CLEAR_DAY] = {.sql = "DELETE FROM day WHERE begin_ms >= $1 AND begin_ms < $2"},
-    [FILL_DAY] = {.sql =
-                      "INSERT INTO " DAY " SELECT s.point, $1, " SUMS " FROM sample s WHERE " STEPS
-                      " AND s.to_ms > $1 AND s.to_ms <= $2 GROUP BY s.point"},
+    /* What ended in ($2, $3] costs $4 a kWh, if $5 is 1. */
+    [FILL_DAY] = {.sql = "INSERT INTO " DAY " SELECT q.point, $1, q.uj, q.low, q.high, q.basis,"
+                         " q.gap, " COST("q.uj") ", q.uj * $5 FROM (SELECT s.point, " NAMED_SUMS
+                                                 " FROM sample s WHERE " STEPS
+                                                 " AND s.to_ms > $2 AND s.to_ms <= $3"
+                                                 " GROUP BY s.point) AS q WHERE true" ADD_TO_DAY},
     [DROP_USER_SAMPLES] = {.sql = "DELETE FROM sample WHERE step = 900 AND to_ms <= $1 AND point IN"
                                   " (SELECT id FROM point WHERE " PERSONAL ")"},
     [DROP_USER_DAYS] = {.sql = "DELETE FROM day WHERE begin_ms <= $1 AND point IN"

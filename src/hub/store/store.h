@@ -80,6 +80,17 @@ int store_rollup(struct store *s, const struct store_keep *keep, int64_t now_ms,
  */
 int store_days(struct store *s, const char *name, struct error *err);
 
+/* The mean price of a kWh in that time, in thousandths of the currency; less than 0: none. */
+typedef double store_price(void *arg, int64_t from_ms, int64_t to_ms);
+
+/*
+ * What comes in from now on, and days that are counted again, costs the @price of its time: that is
+ * summed up beside the energy of days. @currency NULL: there is no tariff. Of days before another
+ * currency (@now_ms: when) nothing is known any more. Returns 0 or -errno.
+ */
+int store_prices(struct store *s, const char *currency, store_price *price, void *arg,
+                 int64_t now_ms, struct error *err);
+
 /*
  * Which @n units add up to the organization: those whose area lies in no other unit's, since that
  * one's meters see it, too. The store remembers them; until it is told, all do. Returns 0 or
@@ -139,10 +150,11 @@ struct store_span {
 
 struct store_total {
     char key[STORE_UNIT_MAX]; /* the unit's or user's name; empty for a day */
-    int64_t day_ms;           /* by day: its first moment, else 0 */
+    int64_t day_ms, end_ms;   /* by day: its first moment and the next one's, else 0 */
     struct store_amount mid, low, high;
     uint32_t basis; /* the worst known one */
     uint64_t gap_ms;
+    double cost, priced_uj; /* in the currency; of so much of the energy (store_prices()) */
 };
 
 /*

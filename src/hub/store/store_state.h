@@ -11,6 +11,7 @@ enum { STEP_SECOND = 1, STEP_MINUTE = 60, STEP_QUARTER = 900 };
 #define NOTE_ZONE   "zone"  /* whose days are counted */
 #define NOTE_UNTIL  "until" /* days from here on, in ms, are counted again already; "0": all are */
 #define NOTE_UNITS  "units" /* a hash of the names of those that count, and how many */
+#define NOTE_COSTS  "costs" /* since which day in ms there are some, and in which currency */
 #define NOTE_MAX    80
 #define POINTS_KEPT 65536 /* the newest totals that are remembered */
 #define DAYS_KEPT   256   /* sums that wait for the end of a transaction … */
@@ -28,6 +29,7 @@ struct known {
 struct day_sum {
     int64_t point, begin_ms, gap_ms;
     struct energy_range energy;
+    uint64_t cost, priced; /* in billionths of the currency; of so much of the energy, in uJ */
 };
 
 /* What the present transaction adds to what the hub above is told. */
@@ -49,9 +51,12 @@ struct store {
     int64_t told_ms;          /* up to when the hub above knows all; 0: there is none */
     int64_t begin_ms, end_ms; /* of the day that was asked for last */
     int64_t filled_ms;        /* NOTE_UNTIL; 0: all days are counted */
-    int64_t users_ms;         /* when old users' rows were dropped last */
-    bool inside;              /* a transaction */
-    int failed;               /* within it */
+    store_price *price;       /* NULL: there is no tariff */
+    void *price_arg;
+    int64_t costs_ms; /* the first day whose costs are in its currency */
+    int64_t users_ms; /* when old users' rows were dropped last */
+    bool inside;      /* a transaction */
+    int failed;       /* within it */
 };
 
 /* The first millisecond of the day that @ms belongs to, and the next day's. */
@@ -60,6 +65,11 @@ int64_t store_day(struct store *s, int64_t ms, int64_t *ret_end_ms);
 /* days.c: of a store that was just opened; one more day is counted again (1: there are more). */
 int store_load_days(struct store *s, struct error *err);
 int store_fill_day(struct store *s, struct error *err);
+
+/* costs.c: what @uj cost that were used evenly in that time; returns false: nobody knows. */
+bool store_cost(const struct store *s, uint64_t uj, int64_t from_ms, int64_t to_ms, uint64_t *ret);
+/* The price of a quarter of an hour, in whole thousandths a kWh; -1: there is no tariff. */
+int64_t store_quarter_price(const struct store *s, int64_t from_ms);
 
 /* whole.c: what a record adds; what waits of it, with which all transactions end. */
 int store_add_news(struct store *s, int64_t to_ms, const struct energy_range *e, int64_t gap_ms);

@@ -32,10 +32,11 @@ int store_write_days(struct store *s)
 
         r = s->db->dialect->write(
             s->db, ADD_DAY,
-            &(struct values){.numbers = 7,
+            &(struct values){.numbers = 9,
                              .number = {d->point, d->begin_ms, (int64_t)d->energy.uj,
                                         (int64_t)d->energy.low_uj, (int64_t)d->energy.high_uj,
-                                        d->energy.basis, d->gap_ms}});
+                                        d->energy.basis, d->gap_ms, (int64_t)d->cost,
+                                        (int64_t)d->priced}});
     }
     s->days = 0;
     return r;
