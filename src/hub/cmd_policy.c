@@ -9,6 +9,7 @@
 #include "hub/compile/when.h"
 #include "hub/compile/yaml.h"
 #include "hub/people/terminal.h"
+#include "hub/tree/doubts.h"
 #include "hub/tree/in_force.h"
 #include "hub/tree/tree.h"
 #include "hub/trust/state.h"
@@ -34,7 +35,8 @@ static const char usage[] =
     "Reads the organization's power policy, see tide-policy-file(5); FILE and OLD are\n"
     "/etc/tide/policy.yaml unless named. Only 'apply' changes anything.\n"
     "\n"
-    "  check     says what is wrong, with line and column: contradictions of the coming year, too\n"
+    "  check     says what is wrong, with line and column, also contradictions of the coming\n"
+    "            year; warns of rules about areas where 'areas' names no unit\n"
     "  diff      what NEW says otherwise: '+' new, '-' gone, '~' another amount; exit status 1\n"
     "  explain   what is in force for an area at a time, and which line says so\n"
     "  apply     puts FILE in force: the running hub, or the next one, sends it to all units\n"
@@ -86,26 +88,35 @@ static int load(const char *path, struct power_policy *ret)
     return r < 0 ? HUB_EXIT_FAILED : 0;
 }
 
+static void warn(void *arg, uint32_t line, uint32_t column, const char *text)
+{
+    fprintf(stderr, "%s:%u:%u: warning: %s\n", (const char *)arg, (unsigned)line, (unsigned)column,
+            text);
+}
+
 static int check(int argc, char **argv, const struct command_line *line)
 {
+    const char *path = argc ? argv[0] : line->file;
     char text[RULE_TEXT_MAX];
     struct power_policy p;
     int r;
 
     if (argc > 1)
         return complain("too many arguments:", argv[1], "tide-hub policy check [FILE]");
-    r = load(argc ? argv[0] : line->file, &p);
+    r = load(path, &p);
     if (r)
         return r;
-    printf("%s: %u rules for %s, no contradiction in the coming year\n",
-           argc ? argv[0] : line->file, p.set.count, p.org);
+    printf("%s: %u rules for %s, no contradiction in the coming year\n", path, p.set.count, p.org);
     for (uint32_t i = 0; i < p.set.count; i++)
         if (p.set.rule[i].alone) {
             explain_rule(&p, i, text);
             printf("  line %-4u %s\n", (unsigned)p.set.rule[i].line, text);
         }
+    r = doubts_of(&p, NULL, warn, (void *)path);
     policy_done(&p);
-    return 0;
+    if (r < 0)
+        fprintf(stderr, "tide-hub: %s\n", strerror(-r));
+    return r < 0 ? HUB_EXIT_FAILED : 0;
 }
 
 static int diff(int argc, char **argv, const struct command_line *line)

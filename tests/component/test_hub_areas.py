@@ -242,7 +242,7 @@ def test_a_policy_is_checked_put_and_kept_and_two_editors_do_not_overwrite_each_
     assert status == 200 and answer["faults"][0]["line"] == 11 and answer["diff"] == []
     better = POLICY.replace("cap: 1200 W", "cap: 900 W")
     assert ada.call("POST", "/v1/policy/check", {"text": better})[1] == {
-        "faults": [], "diff": ["~ unlp/lab3: cap 900 W (breaker); was: cap 1200 W (breaker)"]}
+        "faults": [], "warnings": [], "diff": ["~ unlp/lab3: cap 900 W (breaker); was: cap 1200 W (breaker)"]}
     assert ada.call("PUT", "/v1/policy", {"text": wrong, "number": first["number"]})[0] == 400
     assert ada.call("GET", "/v1/policy")[1]["text"] == first["text"]
     status, second = ada.call("PUT", "/v1/policy", {"text": better, "number": first["number"]})
@@ -257,6 +257,25 @@ def test_a_policy_is_checked_put_and_kept_and_two_editors_do_not_overwrite_each_
     outcomes = [(r["what"], r["outcome"].split(":")[0]) for r in ada.call("GET", "/v1/audit")[1]
                 if r["what"] == "policy.put"]
     assert outcomes == [("policy.put", "failed"), ("policy.put", "done"), ("policy.put", "failed")]
+
+
+def test_a_check_warns_of_areas_without_a_unit_and_of_switches_that_no_unit_has(hub):  # noqa: F811
+    ada = hub.script("ada")
+    text = POLICY + "- {area: unlp/lab33, cap: 5 W}\n- {room: unlp/lab3, when: absent 15 min, off: [ac, lihgts]}\n"
+
+    def warnings():
+        answer = ada.call("POST", "/v1/policy/check", {"text": text})[1]
+        assert answer["faults"] == [] and answer["diff"]
+        return [(w["line"], w["column"], w["text"]) for w in answer["warnings"]]
+
+    area = (13, 27, "no unit stands in unlp/lab33 or below it: nobody keeps this rule")
+    assert warnings() == [area]  # of the laboratory's switches nobody knows
+    hub.enrol("lab3")
+    hub.state_of("lab3", switches=[{"name": "ac", "on": True, "known": True, "always_on": False, "command": True}])
+    eventually(lambda: len(warnings()) == 2)
+    assert warnings()[1][0::2] == (14, "no unit in unlp/lab3 or below it has a switch 'lihgts'")
+    number = ada.call("GET", "/v1/policy")[1]["number"]
+    assert ada.call("PUT", "/v1/policy", {"text": text, "number": number})[0] == 200  # a warning forbids nothing
 
 
 def test_an_operator_switches_and_everybody_hears_what_came_of_it(hub):  # noqa: F811

@@ -32,6 +32,14 @@ def test_a_good_policy_is_said_to_be_good(policy):
         0, "good.yaml: 5 rules for unlp, no contradiction in the coming year\n", "")
 
 
+def test_rules_that_nobody_keeps_are_warned_of_where_areas_names_units(policy):
+    areas = "areas: [{area: unlp/lab3, unit: lab3}, {area: unlp/lab4, name: Laboratory 4}]\nrules:"
+    (policy.folder / "typed.yaml").write_text(GOOD.replace("rules:", areas) + "- {area: unlp/lab4, cap: 5 W, floor: 1 W}\n")
+    code, out, err = policy("check", "typed.yaml")
+    assert (code, out) == (0, "typed.yaml: 7 rules for unlp, no contradiction in the coming year\n")
+    assert err == "typed.yaml:10:26: warning: no unit stands in unlp/lab4 or below it: nobody keeps this rule\n"
+
+
 def test_a_bad_one_is_refused_with_file_line_and_column(policy):
     (policy.folder / "bad.yaml").write_text(GOOD.replace("800 W", "200 W"))
     code, out, err = policy("check", "bad.yaml")

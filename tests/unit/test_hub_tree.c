@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/tree/areas.h"
 #include "hub/tree/carbon.h"
+#include "hub/tree/doubts.h"
 #include "hub/tree/in_force.h"
 #include "hub/tree/place.h"
 #include "hub/tree/units.h"
@@ -114,6 +115,56 @@ static void units_within_another_units_area_add_up_to_nothing_more(void **state)
     assert_int_equal(n, 2);
     assert_true(areas_have_unit(&p.areas, areas_find(&p.areas, "unlp/a/x/y")));
     assert_false(areas_have_unit(&p.areas, areas_find(&p.areas, "unlp/a/x")));
+}
+
+static void add_doubt(void *arg, uint32_t line, uint32_t column, const char *text)
+{
+    snprintf((char *)arg + strlen(arg), 1024 - strlen(arg), "%u: %s\n", (unsigned)line, text);
+}
+
+static const char *doubts(const struct units *units)
+{
+    static char text[1024];
+
+    text[0] = '\0';
+    assert_int_equal(doubts_of(&p.rules, units, add_doubt, text), 0);
+    return text;
+}
+
+static void what_nobody_keeps_is_doubted(void **state)
+{
+    static const char text[] = HEAD "areas:\n- {area: unlp/lab3, unit: lab3}\n"
+                                    "- {area: unlp/lab4, unit: lab4}\nrules:\n"
+                                    "- {area: unlp/lab33, cap: 5 W, floor: 1 W}\n"
+                                    "- {room: unlp/lab3/corner, cap: 5 W}\n"
+                                    "- {room: unlp/lab3, when: absent 15 min, off: [ac, lihgts]}\n"
+                                    "- {area: unlp, when: absent 60 min, off: fan}\n";
+    static const char areas[] =
+        "7: no unit stands in unlp/lab33 or below it: nobody keeps this rule\n"
+        "8: no unit stands in unlp/lab3/corner or below it: nobody keeps this rule\n";
+    char wanted[512];
+    struct units *u;
+    struct unit *lab3;
+
+    assert_int_equal(units_new(&u), 0);
+    put(text, 0, 0);
+    assert_string_equal(doubts(NULL), areas);
+    assert_string_equal(doubts(u), areas); /* nobody has heard of them */
+    lab3 = units_make(u, "lab3");
+    lab3->state = (struct payload_state){
+        .online = true, .switches = 2, .item = {{.name = "ac"}, {.name = "lights"}}};
+    snprintf(wanted, sizeof(wanted), "%s9: no unit in unlp/lab3 or below it has a switch '%s'\n",
+             areas, "lihgts");
+    assert_string_equal(doubts(u), wanted); /* lab4 may have a fan */
+    units_make(u, "lab4")->state.online = true;
+    snprintf(wanted + strlen(wanted), sizeof(wanted) - strlen(wanted),
+             "10: no unit in unlp or below it has a switch 'fan'\n");
+    assert_string_equal(doubts(u), wanted);
+    lab3->state.online = false;
+    assert_string_equal(doubts(u), areas);
+    units_free(u);
+    put(HEAD "rules: [{area: unlp/lab33, cap: 5 W}]\n", 0, 0);
+    assert_string_equal(doubts(NULL), ""); /* it does not say where units stand */
 }
 
 /* ---- the policy's number ---- */
@@ -326,6 +377,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(areas_are_a_tree_with_parents_first),
         TEST(units_within_another_units_area_add_up_to_nothing_more),
+        TEST(what_nobody_keeps_is_doubted),
         TEST(a_number_only_grows),
         TEST(an_editor_of_an_old_text_is_refused),
         TEST(what_is_wrong_changes_nothing),

@@ -4,6 +4,7 @@
 
 #include "base/wallclock.h"
 #include "hub/compile/explain.h"
+#include "hub/tree/doubts.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -56,6 +57,23 @@ static json_t *view_diff(const struct power_policy *before, const struct power_p
     return list;
 }
 
+static void add_warning(void *arg, uint32_t line, uint32_t column, const char *text)
+{
+    json_array_append_new(arg, json_pack("{s:I,s:I,s:s}", "line", (json_int_t)line, "column",
+                                         (json_int_t)column, "text", text));
+}
+
+static json_t *view_warnings(const struct call *c, const struct power_policy *rules)
+{
+    json_t *list = json_array();
+
+    if (doubts_of(rules, tree_units(c->hub->tree), add_warning, list) < 0) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
 void route_check_policy(struct call *c)
 {
     const struct in_force *p = tree_policy(c->hub->tree);
@@ -72,11 +90,12 @@ void route_check_policy(struct call *c)
     }
     r = policy_compile(text, strlen(text), NULL, (int64_t)(wallclock_ms() / 1000), rules, &err);
     if (r < 0) {
-        call_answer(c, HTTP_OK, json_pack("{s:o,s:[]}", "faults", view_fault(&err), "diff"));
+        call_answer(c, HTTP_OK,
+                    json_pack("{s:o,s:[],s:[]}", "faults", view_fault(&err), "warnings", "diff"));
     } else {
-        call_answer(
-            c, HTTP_OK,
-            json_pack("{s:[],s:o}", "faults", "diff", view_diff(p ? &p->rules : &rules[1], rules)));
+        call_answer(c, HTTP_OK,
+                    json_pack("{s:[],s:o,s:o}", "faults", "warnings", view_warnings(c, rules),
+                              "diff", view_diff(p ? &p->rules : &rules[1], rules)));
         policy_done(rules);
     }
     free(rules);

@@ -110,6 +110,16 @@ bool areas_topmost(const struct areas *a, uint32_t area)
     return above == AREA_NONE && areas_have_unit(a, area);
 }
 
+void areas_count_units(const struct areas *a, uint32_t *ret)
+{
+    memset(ret, 0, a->count * sizeof(*ret));
+    for (uint32_t i = a->count; i-- > 0;) {
+        ret[i] += areas_have_unit(a, i);
+        if (a->area[i].parent != AREA_NONE)
+            ret[a->area[i].parent] += ret[i];
+    }
+}
+
 uint32_t areas_find(const struct areas *a, const char *path)
 {
     for (uint32_t low = 0, high = a->count; low < high;) {

@@ -33,5 +33,8 @@ void areas_done(struct areas *a);
 bool areas_have_unit(const struct areas *a, uint32_t area);
 bool areas_topmost(const struct areas *a, uint32_t area);
 
+/* How many units stand in each area and below it; @ret has room for all. */
+void areas_count_units(const struct areas *a, uint32_t *ret);
+
 /* Index of the area of that path, or AREA_NONE. */
 uint32_t areas_find(const struct areas *a, const char *path);

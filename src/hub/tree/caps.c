@@ -76,15 +76,6 @@ static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
     return 0;
 }
 
-static void count_units(const struct areas *a, struct plan *p)
-{
-    for (uint32_t i = a->count; i-- > 0;) {
-        p->units[i] += areas_have_unit(a, i);
-        if (a->area[i].parent != AREA_NONE)
-            p->units[a->area[i].parent] += p->units[i];
-    }
-}
-
 static void mark_shared(const struct in_force *policy, struct plan *p)
 {
     for (uint32_t i = 0; i < policy->rules.set.count; i++) {
@@ -240,7 +231,7 @@ void caps_look(struct tree *t)
         return;
     r = plan_new(policy->areas.count, policy->rules.area_count, &p);
     if (r == 0) {
-        count_units(&policy->areas, &p);
+        areas_count_units(&policy->areas, p.units);
         mark_shared(policy, &p);
         p.budgets |= above_budget(t, &now, &above);
         t->day.known &= p.budgets;
