@@ -128,6 +128,23 @@ def test_a_unit_that_is_late_keeps_its_part_until_its_records_say_better(hub, un
     lent(units, 1238, 1251)
 
 
+def test_a_unit_whose_clock_is_ahead_is_late_all_the_same_for_a_hub_that_begins_anew(hub, units):
+    hub.serve()
+    used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
+    units.want(400, 100, 2000)
+    hub.clock.set(moment(0))
+    lent(units, 985, 1001)
+    used(hub, units, moment(12), 0.501, None, None)  # lab3's clock is half a day ahead
+    hub.kill()
+    hub.serve()  # what the store says is all that it knows
+    units.after(10)
+    lent(units, 985, 1001)
+    hub.clock.set(moment(6))
+    used(hub, units, moment(6), None, 0.5, 0.5)
+    hub.clock.set(moment(6) + 61)  # lab3 may have drawn its 400 W for five hours: 2 of the 23 kWh
+    lent(units, 1150, 1170)
+
+
 def test_a_unit_that_is_late_counts_with_what_it_is_lent_meanwhile(hub, units):
     hub.serve()
     used(hub, units, moment(23, 28), 0.5, 0.5, 0.5)
@@ -196,6 +213,31 @@ def test_while_the_store_does_not_say_what_was_used_floors_alone_are_lent(build_
         lent(units, 3 * FLOOR, 3 * FLOOR)
         server.start()
         lent(units, 985, 1001)
+    finally:
+        units.end()
+        hub.stop()
+        server.end()
+
+
+@pytest.mark.skipif(not postgres.programs(), reason="PostgreSQL is not installed")
+def test_a_zone_that_the_store_could_not_take_is_given_to_it_again(build_dir, tmp_path):
+    server = postgres.Server()
+    first = POLICY.replace("- {area: unlp, budget: 23 kWh/day}\n", "").replace(ZONE, "UTC")
+    hub = make_hub(build_dir, tmp_path, first, "--store", server.url())
+    hub.clock.set(moment(0))
+    units = Units(hub, NAMES)
+    try:
+        hub.serve()
+        server.stop()
+        path = tmp_path / "new.yaml"
+        path.write_text(POLICY)  # days of Berlin: the store is told of the zone, and cannot note it
+        assert hub.run("policy", "apply", path)[0] == 0
+        units.want(2000, 300, 2000)
+        eventually(lambda: all(units.last["number"]))
+        units.after(10)
+        lent(units, 3 * FLOOR, 3 * FLOOR)
+        server.start()
+        eventually(lambda: 985 <= units.read_sum() <= 1005 or None, guard=150)
     finally:
         units.end()
         hub.stop()
