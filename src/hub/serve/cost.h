@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cost of energy by the tariff of the policy in force, which has one price in each quarter of an
- * hour. A longer stretch of time is charged its mean price: within it nobody knows when the energy
- * was used. Any thread; private to this room.
+ * The cost of energy by the tariff of the policy in force, which has one price in each quarter of
+ * an hour. A longer stretch of time is charged its mean price: within it nobody knows when the
+ * energy was used. Any thread; private to this room.
  */
 #pragma once
 
@@ -16,7 +16,7 @@ const char *cost_currency(const struct in_force *policy);
 /* The mean price of a kWh in that time, in thousandths; -1: there is no tariff. */
 double cost_price(const struct in_force *policy, int64_t from_ms, int64_t to_ms);
 
-/* Of energy that was used evenly in that time, in the currency; 0 without a tariff. */
+/* The cost of energy that was used evenly in that time, in the currency; 0 without a tariff. */
 double cost_of(const struct in_force *policy, double uj, int64_t from_ms, int64_t to_ms);
 
 /* null without a tariff. */

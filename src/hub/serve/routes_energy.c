@@ -57,7 +57,8 @@ struct asking {
     json_t *rows;
 };
 
-/* Of what was used before the store counted costs, or before there was a tariff: the mean price. */
+/* Energy from before the store counted costs, or before there was a tariff, costs the mean price.
+ */
 static double cost_of_total(const struct asking *a, const struct store_total *t, int64_t from_ms,
                             int64_t to_ms)
 {

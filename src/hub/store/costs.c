@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What energy cost when it came in, beside the sums of days. */
+/* The cost of energy by the prices when it came in, beside the sums of days. */
 #include "hub/store/store_state.h"
 
 #include <errno.h>

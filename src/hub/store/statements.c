@@ -31,7 +31,7 @@
     JOULES("s.uj")                                                                                 \
     ", " JOULES("s.low") ", " JOULES("s.high") ", " WORST ", CAST(sum(s.gap) AS BIGINT), " JOULES( \
         SINCE("cost")) ", " JOULES(SINCE("priced"))
-/* Of µJ at $4 thousandths a kWh, in billionths. */
+/* The cost of µJ at $4 thousandths a kWh, in billionths. */
 #define COST(uj)                                                                                   \
     "CASE WHEN " uj " / 3600000 >= " MOST " / ($4 + 1) THEN " MOST " ELSE " uj                     \
     " / 3600000 * $4 + " uj " % 3600000 * $4 / 3600000 END"
@@ -111,7 +111,7 @@ const struct statement_text statement_text[] = {
         {.sql = "SELECT to_ms FROM sample WHERE step = $1 AND to_ms <= $2 ORDER BY to_ms DESC"
                 " LIMIT 1"},
     [CLEAR_DAY] = {.sql = "DELETE FROM day WHERE begin_ms >= $1 AND begin_ms < $2"},
-    /* What ended in ($2, $3] costs $4 a kWh, if $5 is 1. */
+    /* Rows that end in ($2, $3] cost $4 a kWh, if $5 is 1. */
     [FILL_DAY] = {.sql = "INSERT INTO " DAY " SELECT q.point, $1, q.uj, q.low, q.high, q.basis,"
                          " q.gap, " COST("q.uj") ", q.uj * $5 FROM (SELECT s.point, " NAMED_SUMS
                                                  " FROM sample s WHERE " STEPS

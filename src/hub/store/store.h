@@ -84,9 +84,10 @@ int store_days(struct store *s, const char *name, struct error *err);
 typedef double store_price(void *arg, int64_t from_ms, int64_t to_ms);
 
 /*
- * What comes in from now on, and days that are counted again, costs the @price of its time: that is
- * summed up beside the energy of days. @currency NULL: there is no tariff. Of days before another
- * currency (@now_ms: when) nothing is known any more. Returns 0 or -errno.
+ * From now on energy that comes in, and days that are counted again, cost the @price of their time:
+ * these costs are summed up beside the energy of days. @currency NULL: there is no tariff. Where it
+ * is another one than before, costs of days that have begun by @now_ms are forgotten. Returns 0 or
+ * -errno.
  */
 int store_prices(struct store *s, const char *currency, store_price *price, void *arg,
                  int64_t now_ms, struct error *err);
@@ -169,7 +170,7 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
 
 #define STORE_NEWS_MAX 500 /* of one batch */
 
-/* What came in of units that count together. */
+/* Energy that came in of units that count together. */
 struct store_news {
     int64_t to_ms; /* the end of the minute in which it was used; or of the quarter of an hour */
     struct energy_range energy;
@@ -178,7 +179,7 @@ struct store_news {
 
 /*
  * Up to when the hub above has been told; 0, at first: there is none, and nothing is noted for it.
- * What comes in later of the time before is noted by quarters of an hour.
+ * Energy of the time before that comes in later is noted by quarters of an hour.
  */
 void store_told(struct store *s, int64_t upto_ms);
 

@@ -32,7 +32,7 @@ struct day_sum {
     uint64_t cost, priced; /* in billionths of the currency; of so much of the energy, in uJ */
 };
 
-/* What the present transaction adds to what the hub above is told. */
+/* The part that the present transaction adds to what the hub above is told. */
 struct news_sum {
     int64_t to_ms, gap_ms;
     struct energy_range energy;
@@ -66,12 +66,12 @@ int64_t store_day(struct store *s, int64_t ms, int64_t *ret_end_ms);
 int store_load_days(struct store *s, struct error *err);
 int store_fill_day(struct store *s, struct error *err);
 
-/* costs.c: what @uj cost that were used evenly in that time; returns false: nobody knows. */
+/* costs.c: the cost of @uj that were used evenly in that time; returns false: nobody knows. */
 bool store_cost(const struct store *s, uint64_t uj, int64_t from_ms, int64_t to_ms, uint64_t *ret);
 /* The price of a quarter of an hour, in whole thousandths a kWh; -1: there is no tariff. */
 int64_t store_quarter_price(const struct store *s, int64_t from_ms);
 
-/* whole.c: what a record adds; what waits of it, with which all transactions end. */
+/* whole.c: a record adds to it; sums that wait, with which all transactions end. */
 int store_add_news(struct store *s, int64_t to_ms, const struct energy_range *e, int64_t gap_ms);
 int store_write_news(struct store *s);
 

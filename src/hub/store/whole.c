@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What adds up to the organization: which units, and what of it the hub above is to be told. */
+/* The organization as a whole: which units add up to it, and what the hub above is to be told. */
 #include "hub/store/memory.h"
 #include "hub/store/store_state.h"
 

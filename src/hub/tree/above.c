@@ -83,7 +83,7 @@ static void put_record(struct above *a, int64_t from_ms, int64_t to_ms,
     outbox_put(a->outbox, &r);
 }
 
-/* What came late stands in the time in which it was used. */
+/* Energy that came late stands in the time in which it was used. */
 static void tell_news(struct above *a, const struct store_news *n)
 {
     bool late = n->to_ms <= a->told_ms;
@@ -96,8 +96,8 @@ static void tell_news(struct above *a, const struct store_news *n)
 }
 
 /*
- * That units tell nothing is no news as long as their records may be on the way. The hub above
- * takes the time since the last record for a gap, too.
+ * Silence says nothing as long as units' records may be on the way. The hub above takes the time
+ * since the last record for a gap, too.
  */
 static void tell_silence(struct above *a, int64_t now_ms, int64_t upto_ms)
 {
@@ -151,7 +151,7 @@ static void count_energy(struct above *a)
     write_records(a);
 }
 
-/* What is stored before the first start of all is no news, and the first record notes it so. */
+/* Energy from before the first start of all is no news, and the first record notes it so. */
 static void load_total(struct above *a)
 {
     int64_t now = (int64_t)wallclock_ms();
