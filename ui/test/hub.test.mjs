@@ -457,7 +457,7 @@ describe("what happens while the list of areas is on its way", { skip: !CHROMIUM
         await eventually(async () => (await states(page)) === "lost connected", "the event is shown before the list comes");
       };
       hub.tell("missed", {});
-      await eventually(async () => (await states(page)) !== "lost connected" && hub.meanwhile === null, "the list has come");
+      await eventually(async () => (await state(page, LAB2)) === "lost", "the list has come");
       assert.equal(await states(page), "lost lost");
     });
   });
