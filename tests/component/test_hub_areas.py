@@ -96,7 +96,7 @@ def test_the_states_of_all_units_at_once_are_told_in_few_walks(counted):
     counted.enrol("helper")
     (counted.state / "broker/acl").write_text("user tide-hub\ntopic readwrite #\nuser helper\ntopic readwrite #\n")
     counted.broker.send_signal(signal.SIGHUP)
-    eventually(lambda: counted.publish("helper", "tide/1/r0/up/state", "?")[0] == 0 and "r0: its state" in counted.said())
+    eventually(lambda: counted.publish("helper", "tide/1/r0/up/state", "?")[0] == 0 and "r0: sent a state" in counted.said())
     stream = counted.user("vera").stream()
     before, heard = counted.counts()[0], set()
     subprocess.run([SYSTEM_PYTHON, "-c", MANY_STATES, str(counted.port), counted.state / "trust/ca.crt",
@@ -447,9 +447,9 @@ def test_the_hub_takes_nothing_of_a_revoked_unit_whatever_the_broker_lets_throug
     acl.write_text("user tide-hub\ntopic readwrite #\nuser helper\ntopic readwrite #\n")
     hub.broker.send_signal(signal.SIGHUP)
     before = hub.said()
-    eventually(lambda: hub.publish("helper", "tide/1/lab9/up/state", "?")[0] == 0 and "lab9: its state" in hub.said())
+    eventually(lambda: hub.publish("helper", "tide/1/lab9/up/state", "?")[0] == 0 and "lab9: sent a state" in hub.said())
     hub.publish("helper", "tide/1/lab3/up/state", json.dumps(
         {"v": 1, "online": True, "synced": True, "role": "unit", "version": "0.1.0", "boot": 9, "policy": 0}))
     hub.publish("helper", "tide/1/lab9/up/state", "{")
-    eventually(lambda: hub.said().count("lab9: its state") > before.count("lab9: its state") + 1)
+    eventually(lambda: hub.said().count("lab9: sent a state") > before.count("lab9: sent a state") + 1)
     assert {u["name"]: u["state"] for u in ada.call("GET", "/v1/units")[1]}["lab3"] == "lost"

@@ -140,7 +140,7 @@ def test_a_unit_whose_clock_is_ahead_is_late_all_the_same_for_a_hub_that_begins_
     units.after(10)
     lent(units, 985, 1001)
     hub.clock.set(moment(6))
-    used(hub, units, moment(6), None, 0.5, 0.5)
+    used(hub, units, moment(6), None, 0.5001, 0.5001)  # more, so that it is sent until it has a receipt
     hub.clock.set(moment(6) + 61)  # lab3 may have drawn its 400 W for five hours: 2 of the 23 kWh
     lent(units, 1150, 1170)
 

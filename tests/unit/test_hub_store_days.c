@@ -53,7 +53,7 @@ static void energy_is_told_by_unit_user_and_day(void **state)
     assert_int_equal(uj(&totals[0].mid), 60);
     assert_int_equal(uj(&totals[1].mid), 80);
     ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, "ben");
-    assert_true(n_totals == 1 && uj(&totals[0].mid) == 40);
+    assert_true(n_totals == 1 && uj(&totals[0].mid) == 80);
     ask(s, STORE_BY_DAY, NOON, NOON + DAY_MS, "ana");
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 60);
     ask(s, STORE_BY_UNIT, NOON + 5 * DAY_MS, NOON + 6 * DAY_MS, NULL);
