@@ -305,7 +305,7 @@ PHASES = [
         diff -rq {OUT}/ui dist || {{ echo "ui/dist is old: run 'node build.mjs' in ui"; exit 1; }}
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
           (node_results, "ui", LOGS / "ui.log")),
-    pytest_phase("component", ("gcc", "tf221", "torch"), "-n 3 --dist loadfile", limit_s=1800),
+    pytest_phase("component", ("gcc", "tf221", "torch"), "-n 4 --dist loadfile", limit_s=1800),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadgroup", alone=True, limit_s=1500, again_s=600),
 ]
 
