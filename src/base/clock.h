@@ -36,6 +36,15 @@ static inline uint64_t clock_thread_ns(void)
     return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 }
 
+/* CPU time of all threads of the process. */
+static inline uint64_t clock_process_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
 /* CLOCK_REALTIME: since 1970; it jumps when somebody sets the clock. */
 static inline uint64_t clock_real_ms(void)
 {

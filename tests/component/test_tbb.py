@@ -115,6 +115,15 @@ def test_tasks_that_nobody_waits_for_are_done_with_one_thread(program):
     started.expect("enqueued", 100)
 
 
+@pytest.mark.skipif(CORES < 2, reason="TBB has one thread here")
+def test_tasks_that_wait_for_each_other_do_not_wait_for_ever(program):
+    started = program()
+    for _ in range(2):
+        follows(started, 1)
+        started.tell("wait")
+        started.expect("waited")
+
+
 def test_a_program_that_asks_for_the_limit_keeps_it(work, run, library):  # noqa: F811
     started = run(work("-DASKS"), backend="tbb", **library)
     started.expect("limit", CORES)

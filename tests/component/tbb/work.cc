@@ -7,7 +7,7 @@
  * all the time. "check N": the same sum N times, by parallel_deterministic_reduce; "equal" or
  * "different". "own N": has a limit of its own, 0: no more. "enqueue N": tasks that nobody waits
  * for; "enqueued N". "fork": a child has loops and ends; "child STATUS". "load PATH": loads a
- * library, calls its limit(); "limit N".
+ * library, calls its limit(); "limit N". "wait": two tasks wait for each other; "waited".
  *
  * ASKS: it asks for the limit itself and prints "limit N" before "ready". LIBRARY: such a library.
  */
@@ -19,6 +19,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -120,6 +121,24 @@ static void enqueue(int tasks)
     printf("enqueued %d\n", tasks);
 }
 
+static void wait_for_each_other()
+{
+    std::mutex lock;
+    std::condition_variable here;
+    int count = 0;
+
+    tbb::parallel_for(
+        0, 2,
+        [&](int) {
+            std::unique_lock<std::mutex> guard(lock);
+            count++;
+            here.notify_all();
+            here.wait(guard, [&] { return count == 2; });
+        },
+        tbb::simple_partitioner());
+    printf("waited\n");
+}
+
 static void forked()
 {
     int status = 0;
@@ -170,6 +189,8 @@ int main()
             enqueue(n);
         } else if (sscanf(line, "load %499s", path) == 1) {
             load(path);
+        } else if (strncmp(line, "wait", 4) == 0) {
+            wait_for_each_other();
         } else if (strncmp(line, "fork", 4) == 0) {
             forked();
         }

@@ -29,6 +29,9 @@
 #define NEXT_MAJOR    13000
 #define WAIT_TRIES    10000
 #define WAIT_PAUSE_US 100
+#define STILL_NS      (2 * NS_PER_S)   /* without this much processor time … */
+#define STILL_CPU_NS  (20 * NS_PER_MS) /* … the process stands still */
+#define LIFT_MAX_NS   (16 * NS_PER_S)
 #define CREATE        "_ZN3tbb6detail2r16createERNS0_2d114global_controlE"
 #define DESTROY       "_ZN3tbb6detail2r17destroyERNS0_2d114global_controlE"
 #define ACTIVE_VALUE  "_ZN3tbb6detail2r127global_control_active_valueEi"
@@ -74,6 +77,7 @@ static struct {
     _Atomic bool found;       /* a copy that is known, or one that is not */
     _Atomic uint32_t most;    /* cores that the process has had since */
     _Atomic uint32_t target;  /* 0: none */
+    _Atomic bool lifted;      /* for the moment, since the process stood still */
     _Atomic uint64_t placed_ns;
     /* The thread that has loaded it: threads that start because of us are to be like its own. */
     sigset_t mask;
@@ -129,7 +133,10 @@ static uint32_t wanted(void)
 {
     uint32_t target = atomic_load(&tbb.target);
 
-    return atomic_load(&tbb.may) == FREE && target < atomic_load(&tbb.most) ? target : 0;
+    return atomic_load(&tbb.may) == FREE && !atomic_load(&tbb.lifted) &&
+                   target < atomic_load(&tbb.most)
+               ? target
+               : 0;
 }
 
 /* Any thread; the first note stays. */
@@ -181,6 +188,33 @@ static void place(struct copy *copy)
     prctl(PR_SET_NAME, "tide-agent");
     sigprocmask(SIG_SETMASK, &ours, NULL);
     leave();
+}
+
+/*
+ * Tasks that wait for each other need more threads than a limit may leave them. All threads of such
+ * a program sleep, so the limit is lifted for a moment, each time a longer one. A program that is
+ * idle sleeps, too, and has no use for threads meanwhile.
+ */
+static void watch_still(uint64_t now_ns)
+{
+    static uint64_t since_ns, before_ns, until_ns, moment_ns;
+    uint64_t used_ns = clock_process_ns();
+
+    if (now_ns < until_ns)
+        return;
+    if (atomic_exchange(&tbb.lifted, false) || wanted() == 0 ||
+        used_ns - before_ns >= STILL_CPU_NS) {
+        if (now_ns - until_ns > LIFT_MAX_NS)
+            moment_ns = 0;
+        since_ns = now_ns;
+        before_ns = used_ns;
+    } else if (now_ns - since_ns >= STILL_NS) {
+        moment_ns = moment_ns == 0 ? NS_PER_S : 2 * moment_ns;
+        if (moment_ns > LIFT_MAX_NS)
+            moment_ns = LIFT_MAX_NS;
+        until_ns = now_ns + moment_ns;
+        atomic_store(&tbb.lifted, true);
+    }
 }
 
 static bool all_placed(void)
@@ -403,10 +437,10 @@ static bool tbb_apply(const struct agent_target *target)
 
 static void tbb_watch(uint64_t now_ns)
 {
-    (void)now_ns;
     if (!follows())
         return;
     look();
+    watch_still(now_ns);
     if (!all_placed())
         place_all();
 }
@@ -419,14 +453,14 @@ static void tbb_measure(struct proto_ack *ack)
 
 static bool tbb_describe(struct proto_backend *b)
 {
-    uint32_t most = atomic_load(&tbb.most), limit = wanted();
+    uint32_t most = atomic_load(&tbb.most), limit = atomic_load(&tbb.target);
     int may = atomic_load(&tbb.may);
 
     if (!follows() || !atomic_load(&tbb.found) || may == JUDGING)
         return false;
     b->malleable = may == FREE;
     b->max_intra = most;
-    b->target_intra = b->active_intra = limit ? limit : most;
+    b->target_intra = b->active_intra = may == FREE && limit && limit < most ? limit : most;
     snprintf(b->name, sizeof(b->name), "tbb");
     snprintf(b->version, sizeof(b->version), "%s", tbb.version);
     snprintf(b->note, sizeof(b->note), "%s", may == FREE ? "" : tbb.note);
