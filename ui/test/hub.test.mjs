@@ -212,6 +212,12 @@ describe("the organization's page", { skip }, () => {
     await write("cap: 1200 X", "cap: 1100 W");
     await page.waitForFunction(() => !document.querySelector(".policy button.primary").disabled);
     assert.match(await textOf(page, ".diff"), /~ unlp\/lab3: cap 1100 W.*1200 W/);
+    const doubtful = "rules:\n- {area: unlp/nowhere, cap: 5 W, kind: breaker}\n";
+    await write("rules:\n", doubtful);
+    await page.waitForFunction(() => /unlp\/nowhere/.test(document.querySelector(".faults").textContent) && !document.querySelector(".policy button.primary").disabled);
+    assert.match(await textOf(page, ".policy"), /1 doubt, and it can be applied all the same/);
+    await write(doubtful, "rules:\n");
+    await page.waitForFunction(() => !document.querySelector(".faults button") && !document.querySelector(".policy button.primary").disabled);
     const before = (await textOf(page, ".policy .small")).match(/Number (\d+)/)[1];
     await page.click(".policy button.primary");
     await page.waitForSelector("dialog[open]");

@@ -36,7 +36,7 @@ export interface UsedRow { key: string; uj: Amount | null; low_uj: Amount | null
 
 export interface Policy { number: number; text: string; made_ms: number; valid_until_ms: number }
 export interface Fault { line: number; column: number; text: string }
-export interface Checked { faults: Fault[]; diff?: string[] }
+export interface Checked { faults: Fault[]; warnings?: Fault[]; diff?: string[] }
 
 export interface Unit {
   name: string; area: string | null; state: "connected" | "lost" | "never"; version: string | null; policy: number | null;

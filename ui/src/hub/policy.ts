@@ -87,10 +87,11 @@ export class PolicyPage implements Page {
     try {
       const checked = await send<Checked>("POST", "/v1/policy/check", { text });
       if (text !== this.draft.value) return;
-      this.faults.show(checked.faults);
+      const doubts = checked.warnings?.length ?? 0;
+      this.faults.show([...checked.faults, ...(checked.warnings ?? [])]);
       const lines = checked.faults.length ? [] : checked.diff?.length ? checked.diff : [checked.diff ? "No rule says otherwise: only the text differs." : "No fault."];
       this.diff.replaceChildren(...lines.map((line) => h("li", { class: line[0] === "+" ? "new" : line[0] === "-" ? "gone" : line[0] === "~" ? "other" : "small" }, line)));
-      this.says.say(checked.faults.length ? `${count(checked.faults.length, "fault")}: this cannot be applied.` : "No contradiction in the coming year.", checked.faults.length > 0);
+      this.says.say(checked.faults.length ? `${count(checked.faults.length, "fault")}: this cannot be applied.` : `No contradiction in the coming year${doubts ? `; ${count(doubts, "doubt")}, and it can be applied all the same` : ""}.`, checked.faults.length > 0);
       this.apply.disabled = checked.faults.length > 0;
     } catch (error) {
       this.says.say(told(error), true);
