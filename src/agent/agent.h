@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct object; /* process/objects.h */
+
 /* The target for the pools. intra = 0: no target is set, the pools follow the process's limit. */
 struct agent_target {
     uint32_t intra; /* active threads of the intra-op pools */
@@ -41,9 +43,9 @@ struct agent_backend {
     /* Called about ten times a second. Wakes parked threads when the active ones block on them. */
     void (*watch)(uint64_t now_ns);
     uint64_t (*tasks)(void); /* units of work done since the start */
-    /* An object is being loaded, and @code is in it; NULL: of no interest. A thread of the program
-     * with the loader's lock, before the object's constructors. */
-    void (*loaded)(const void *code);
+    /* @o is being loaded; NULL: of no interest. A thread of the program with the loader's lock,
+     * before the object's constructors. errno may change. */
+    void (*loaded)(const struct object *o);
     void (*after_fork)(void); /* called in the child, which has none of the parent's threads */
 };
 

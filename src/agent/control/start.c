@@ -3,6 +3,7 @@
 #include "agent/agent.h"
 #include "agent/compat.h"
 #include "agent/process/limit.h"
+#include "agent/process/objects.h"
 
 #include "base/clock.h"
 
@@ -132,10 +133,14 @@ __attribute__((visibility("default"))) void __gmon_start__(void);
  */
 void __gmon_start__(void)
 {
-    if (!agent_config.enabled)
+    int saved = errno;
+    struct object o;
+
+    if (!agent_config.enabled || !object_at(__builtin_return_address(0), &o))
         return;
     for (each_backend(b))
         if ((*b)->loaded)
-            (*b)->loaded(__builtin_return_address(0));
+            (*b)->loaded(&o);
+    errno = saved;
 }
 /* NOLINTEND(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp) */

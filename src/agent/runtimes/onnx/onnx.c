@@ -140,52 +140,49 @@ static void read_name(const struct object *o)
     }
 }
 
-/* Reads an object if the code at @arg is in it, or @arg is NULL. */
-static bool is_wanted(struct object *ret, const struct dl_phdr_info *info, const void *arg)
-{
-    uintptr_t code = (uintptr_t)arg;
-
-    object_read(ret, info);
-    return !arg || (code >= ret->start && code < ret->end);
-}
-
-static int find(struct dl_phdr_info *info, size_t size, void *arg)
+static int is_library_here(struct dl_phdr_info *info, size_t size, void *arg)
 {
     struct object o;
 
     (void)size;
-    return is_wanted(&o, info, arg) ? is_library(&o) : 0;
+    (void)arg;
+    object_read(&o, info);
+    return is_library(&o);
 }
 
+/* @arg: the object that is wanted; NULL: all. */
 static int take_if_library(struct dl_phdr_info *info, size_t size, void *arg)
 {
+    const struct object *wanted = arg;
     struct object o;
 
     (void)size;
-    if (is_wanted(&o, info, arg) && is_library(&o)) {
+    object_read(&o, info);
+    if (is_library(&o) && (!wanted || wanted->start == o.start)) {
         read_name(&o);
         take(info, &o);
     }
     return 0;
 }
 
-/* Looks at the object with the code at @code, or at all of them if it is NULL. */
-static void onnx_loaded(const void *code)
+static void onnx_loaded(const struct object *o)
 {
-    int saved = errno;
-
-    if (dl_iterate_phdr(find, (void *)code) == 1 && agent_start()) {
+    if (is_library(o) && agent_start()) {
         begin();
-        dl_iterate_phdr(take_if_library, (void *)code);
+        dl_iterate_phdr(take_if_library, (void *)o);
     }
-    errno = saved;
 }
 
 /* What the program is linked with may be initialized before us. */
 __attribute__((constructor)) static void begin_if_linked(void)
 {
-    if (agent_config.enabled)
-        onnx_loaded(NULL);
+    int saved = errno;
+
+    if (agent_config.enabled && dl_iterate_phdr(is_library_here, NULL) == 1 && agent_start()) {
+        begin();
+        dl_iterate_phdr(take_if_library, NULL);
+    }
+    errno = saved;
 }
 
 /* ---- the version: Python's main thread, between two bytecodes ---- */

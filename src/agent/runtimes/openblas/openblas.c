@@ -290,16 +290,11 @@ static uint64_t blas_tasks(void)
 
 /* ---- a copy is loaded: a thread of the program, in the middle of that ---- */
 
-/* Is the code at @arg OpenBLAS's? NULL: any. */
-static int is_openblas_at(struct dl_phdr_info *info, size_t size, void *arg)
+static int is_openblas_here(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    struct object o;
-
     (void)size;
-    if (!info->dlpi_name || !is_openblas(info->dlpi_name))
-        return 0;
-    object_read(&o, info);
-    return !arg || ((uintptr_t)arg >= o.start && (uintptr_t)arg < o.end);
+    (void)arg;
+    return info->dlpi_name && is_openblas(info->dlpi_name);
 }
 
 /* With one thread there is nothing to govern. How many it has, its own code says only later. */
@@ -330,10 +325,9 @@ static void begin(void)
     errno = saved;
 }
 
-static void blas_loaded(const void *code)
+static void blas_loaded(const struct object *o)
 {
-    if (atomic_load(&stays) || dl_iterate_phdr(is_openblas_at, (void *)code) != 1 ||
-        !python_is_here())
+    if (atomic_load(&stays) || !is_openblas(o->path) || !python_is_here())
         return;
     atomic_store(&stays, true);
     if (!atomic_load(&present))
@@ -344,7 +338,7 @@ static void blas_loaded(const void *code)
 __attribute__((constructor)) static void begin_if_linked(void)
 {
     if (agent_config.enabled && !atomic_load(&present) &&
-        dl_iterate_phdr(is_openblas_at, NULL) == 1)
+        dl_iterate_phdr(is_openblas_here, NULL) == 1)
         begin();
 }
 

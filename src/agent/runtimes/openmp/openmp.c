@@ -44,28 +44,17 @@ static void begin(void)
     errno = saved;
 }
 
-/* Does the object with the code at @arg, or any if it is NULL, look like a runtime? */
-static int is_runtime_at(struct dl_phdr_info *info, size_t size, void *arg)
+static int is_runtime_here(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    uintptr_t code = (uintptr_t)arg;
-
     (void)size;
-    if (!arg)
-        return info->dlpi_name && openmp_is_runtime(info->dlpi_name);
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-
-        if (header->p_type == PT_LOAD && code - info->dlpi_addr - header->p_vaddr < header->p_memsz)
-            return info->dlpi_name && openmp_is_runtime(info->dlpi_name) ? 1 : -1;
-    }
-    return 0;
+    (void)arg;
+    return info->dlpi_name && openmp_is_runtime(info->dlpi_name);
 }
 
 /* It was begun by a thread of the program, in the middle of a load. */
-static void omp_loaded(const void *code)
+static void omp_loaded(const struct object *o)
 {
-    if (agent_config.openmp && !atomic_load(&openmp.present) &&
-        dl_iterate_phdr(is_runtime_at, (void *)code) == 1)
+    if (agent_config.openmp && !atomic_load(&openmp.present) && openmp_is_runtime(o->path))
         begin();
 }
 
@@ -73,7 +62,7 @@ static void omp_loaded(const void *code)
 __attribute__((constructor)) static void begin_if_linked(void)
 {
     if (agent_config.enabled && agent_config.openmp && !atomic_load(&openmp.present) &&
-        dl_iterate_phdr(is_runtime_at, NULL) == 1)
+        dl_iterate_phdr(is_runtime_here, NULL) == 1)
         begin();
 }
 

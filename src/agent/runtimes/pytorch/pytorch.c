@@ -222,19 +222,16 @@ static void begin(void)
  * A new library that shares PyTorch's OpenMP is to meet the program's own number from the first. It
  * builds on OpenMP's alone; PyTorch's functions, which have locks, are called at the safe point.
  */
-static void torch_loaded(const void *code)
+static void torch_loaded(const struct object *o)
 {
-    struct object o;
-
     if (!atomic_load(&present)) {
-        if (object_at(code, &o) && strcmp(object_file(&o), "libtorch_python.so") == 0)
+        if (strcmp(object_file(o), "libtorch_python.so") == 0)
             begin();
         return;
     }
     if (atomic_load(&pytorch.may) != NUMBER_FREE || !pytorch_is_changed_here())
         return;
-    if (object_at(code, &o))
-        safe_number_meet(&pytorch, &o);
+    safe_number_meet(&pytorch, o);
     if (atomic_load(&pytorch.may) == NUMBER_FIXED)
         pytorch_real.set_openmp((int)atomic_load(&pytorch.own));
 }

@@ -392,25 +392,21 @@ static int find_tbb(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 /* The program itself is initialized last, when it has all that it is linked with. */
-static void tbb_loaded(const void *code)
+static void tbb_loaded(const struct object *o)
 {
-    int saved = errno;
-    struct object o;
-
-    if (!atomic_load(&tbb.forked) && object_at(code, &o)) {
-        if (!*o.path)
-            atomic_store(&tbb.main_begins, true);
-        if (atomic_load(&tbb.present)) {
-            if (!is_tbb(&o) && atomic_load(&tbb.may) == FREE && asks(&o)) {
-                fix_asker(&o);
-                lift();
-            }
-        } else if (atomic_load(&tbb.main_begins) &&
-                   (*o.path ? is_tbb(&o) : dl_iterate_phdr(find_tbb, NULL) == 1)) {
-            begin();
+    if (atomic_load(&tbb.forked))
+        return;
+    if (!*o->path)
+        atomic_store(&tbb.main_begins, true);
+    if (atomic_load(&tbb.present)) {
+        if (!is_tbb(o) && atomic_load(&tbb.may) == FREE && asks(o)) {
+            fix_asker(o);
+            lift();
         }
+    } else if (atomic_load(&tbb.main_begins) &&
+               (*o->path ? is_tbb(o) : dl_iterate_phdr(find_tbb, NULL) == 1)) {
+        begin();
     }
-    errno = saved;
 }
 
 /* ---- targets: the control thread ---- */

@@ -139,26 +139,20 @@ static void begin(void)
 }
 
 /* A library that shares its OpenMP is to meet the program's own number from the first. */
-static void xgb_loaded(const void *code)
+static void xgb_loaded(const struct object *o)
 {
-    int saved = errno;
-    struct object o;
-
     if (!atomic_load(&present)) {
-        if (object_at(code, &o) && is_xgboost(&o) && python_is_here() &&
-            !number_threads_are_bound())
+        if (is_xgboost(o) && python_is_here() && !number_threads_are_bound())
             begin();
     } else if (is_main && atomic_load(&xgboost.may) == NUMBER_FREE &&
                atomic_load(&xgboost.ours) != atomic_load(&xgboost.own)) {
-        if (object_at(code, &o))
-            safe_number_meet(&xgboost, &o);
+        safe_number_meet(&xgboost, o);
         if (atomic_load(&xgboost.may) == NUMBER_FIXED &&
             (uint32_t)known.get_number() == atomic_load(&xgboost.ours)) {
             known.set_number((int)atomic_load(&xgboost.own));
             atomic_store(&xgboost.ours, atomic_load(&xgboost.own));
         }
     }
-    errno = saved;
 }
 
 /* ---- the safe point: Python's main thread ---- */
