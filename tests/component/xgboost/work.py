@@ -6,6 +6,7 @@
 """
 import ctypes
 import hashlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -13,14 +14,16 @@ import sys
 import time
 
 import numpy
-import xgboost
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
 from statements import elsewhere, goes_on, in_child, listen, say, team  # noqa: E402, F401 (statements use them)
 
-if "TIDE_XGBOOST_LIMIT" in os.environ:
-    import threadpoolctl
-    threadpoolctl.threadpool_limits(int(os.environ["TIDE_XGBOOST_LIMIT"]), "openmp")
+if "TIDE_XGBOOST_LIMIT" in os.environ:  # before XGBoost is here: the agent cannot be first
+    package = pathlib.Path(importlib.util.find_spec("xgboost").origin).parent.parent
+    openmp = ctypes.CDLL(str(next(package.glob("xgboost.libs/libgomp*"))))
+    openmp.omp_set_num_threads(int(os.environ["TIDE_XGBOOST_LIMIT"]))
+
+import xgboost  # noqa: E402
 
 
 def copy():
