@@ -13,6 +13,8 @@ import pytest
 
 from daemon import GUARD_S, eventually
 
+# A Python with PyTorch, scikit-learn, XGBoost, ONNX Runtime, ggml and others: check.py's, or the user's.
+TORCH_PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")
 LONG_S = 10 * GUARD_S  # a training, a compiler
 # As `tide run` sets them: tests share two cores.
 WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}
@@ -95,6 +97,12 @@ class Program:
     def end(self):
         self.process.stdin.close()
         assert self.process.wait(GUARD_S) == 0
+
+
+@pytest.fixture
+def tided(place):
+    """With more cores than there are, so that targets can be larger."""
+    return place.daemon("--cpus", "0-7").start()
 
 
 @pytest.fixture

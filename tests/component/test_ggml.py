@@ -3,33 +3,26 @@
 
 TIDE_PYTHON_TORCH names a Python that has pywhispercpp, whose wheel brings ggml, too.
 """
-import os
 import pathlib
 import platform
 import random
-import subprocess
 
 import pytest
 
+import program as programs
 from daemon import GUARD_S, eventually
-from program import run  # noqa: F401 (a fixture)
+from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 WORK = pathlib.Path(__file__).parent / "ggml" / "work.py"
 ASKED = 6  # of work.py
-pytestmark = [pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with pywhispercpp"),
+pytestmark = [pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with pywhispercpp"),
               pytest.mark.skipif(platform.machine() != "x86_64", reason="ggml is malleable on x86-64")]
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
 
 
 @pytest.fixture
 def program(run):  # noqa: F811
     def start(**env):
-        started = run(PYTHON, WORK, backend="ggml", OMP_WAIT_POLICY="passive", **env)
+        started = run(TORCH_PYTHON, WORK, backend="ggml", OMP_WAIT_POLICY="passive", **env)
         started.expect("begun")
         eventually(lambda: started.row())
         return started
@@ -39,12 +32,6 @@ def program(run):  # noqa: F811
 def follows(program, threads, expected=None, copy="copy"):
     assert program.set(threads)[1]["status"] in ("done", "waiting")
     eventually(lambda: program.ask(f"{copy}.compute()") == str(expected or threads))
-
-
-def stock_results():
-    env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
-    return set(subprocess.run([PYTHON, WORK, "results"], env=env, check=True, capture_output=True, text=True,
-                              timeout=10 * GUARD_S).stdout.split())
 
 
 def test_each_graph_follows_the_target(program):
@@ -105,7 +92,7 @@ def test_the_child_of_a_fork_computes(program):
 
 
 def test_300_targets_and_each_result_is_that_of_its_number_bit_for_bit(program):
-    stock = stock_results()
+    stock = set(programs.plain(TORCH_PYTHON, WORK, "results"))
     assert len(stock) == ASKED
     started, orders = program(), random.Random(57)
     started.tell("say('results', *results())")

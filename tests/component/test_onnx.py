@@ -10,25 +10,20 @@ import subprocess
 
 import pytest
 
+import program as programs
 from daemon import GUARD_S, eventually
-from program import run  # noqa: F401 (a fixture)
+from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 WORK = pathlib.Path(__file__).parent / "onnx" / "work.py"
 CORES = len(os.sched_getaffinity(0))
 SIZED_BY_TIDE = {"TIDE_STARTUP": "3:8:400", "ORT_INTRA_OP_NUM_THREADS": "3"}  # as `tide run --request 3 --max 8`
-pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with ONNX Runtime")
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
+pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with ONNX Runtime")
 
 
 @pytest.fixture
 def program(run):  # noqa: F811
     def start(*words, **env):
-        started = run(PYTHON, WORK, *words, backend="onnxruntime", **env)
+        started = run(TORCH_PYTHON, WORK, *words, backend="onnxruntime", **env)
         started.expect("begun")
         eventually(lambda: (shown := started.row()) and shown["version"])
         return started
@@ -42,11 +37,9 @@ def follows(program, threads, expected=None):
     eventually(lambda: int(program.ask("team()")) <= expected)
 
 
-def plain(expression, **env):
+def plain(expression):
     """What it comes to without the agent."""
-    stock = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
-    return subprocess.run([PYTHON, WORK, "say", expression], env={**stock, **env}, check=True, capture_output=True,
-                          text=True, timeout=10 * GUARD_S).stdout.splitlines()[-1].split()[1:]
+    return programs.plain(TORCH_PYTHON, WORK, "say", expression)[1:]
 
 
 def random_targets(program, seed, count=300):
@@ -89,7 +82,7 @@ def test_a_size_that_tide_has_chosen_may_grow(program):
 
 
 def test_a_session_of_one_thread_has_no_pool(run, tided):  # noqa: F811
-    started = run(PYTHON, WORK, 1, backend="onnxruntime")
+    started = run(TORCH_PYTHON, WORK, 1, backend="onnxruntime")
     started.expect("begun")
     assert started.ask("team()") == "1"
     assert not [b for j in tided.jobs() for b in j["backends"] if b["name"] == "onnxruntime"]
@@ -186,7 +179,7 @@ def library(tmp_path):
 
 
 def test_an_unknown_library_is_left_alone(run, library):  # noqa: F811
-    started = run(PYTHON, "-c", f"import ctypes; print('said', ctypes.CDLL({str(library)!r}).answer(), flush=True); input()",
+    started = run(TORCH_PYTHON, "-c", f"import ctypes; print('said', ctypes.CDLL({str(library)!r}).answer(), flush=True); input()",
                   backend="onnxruntime")
     assert started.expect("said") == ["said", "42"]
     shown = started.becomes(malleable=False)
@@ -203,7 +196,7 @@ def test_beside_an_unknown_library_pools_have_their_own_number(program, library)
 
 
 def test_the_agent_can_be_turned_off(run, tided):  # noqa: F811
-    started = run(PYTHON, WORK, backend="onnxruntime", TIDE_DISABLE="1")
+    started = run(TORCH_PYTHON, WORK, backend="onnxruntime", TIDE_DISABLE="1")
     started.expect("begun")
     assert [started.ask("digests(main_session, 5)")] == plain("digests(session(), 5)")
     assert tided.jobs() == []

@@ -9,15 +9,10 @@ import pytest
 
 import program as programs
 from daemon import eventually
-from program import LONG_S, run  # noqa: F401 (a fixture)
+from program import LONG_S, run, tided  # noqa: F401 (fixtures)
 
 WORK = pathlib.Path(__file__).parent / "openblas" / "work.py"
 pytest.importorskip("numpy")
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
 
 
 @pytest.fixture

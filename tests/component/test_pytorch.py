@@ -11,30 +11,24 @@ import pytest
 
 import program as programs
 from daemon import eventually
-from program import LONG_S, run  # noqa: F401 (a fixture)
+from program import LONG_S, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 WORK = pathlib.Path(__file__).parent / "pytorch" / "work.py"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or ROOT / "build").resolve()
-pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
+pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
 
 
 @pytest.fixture
 def torch_program(run):  # noqa: F811
     def start(**env):
-        return run(PYTHON, WORK, backend="pytorch", **env)
+        return run(TORCH_PYTHON, WORK, backend="pytorch", **env)
     return start
 
 
 def plain(*words):
     """What a training without the agent says."""
-    return programs.plain(PYTHON, WORK, *words)
+    return programs.plain(TORCH_PYTHON, WORK, *words)
 
 
 def test_the_number_follows_the_target_and_the_program_sees_its_own(torch_program):
@@ -217,7 +211,7 @@ def test_backward_passes_are_its_units_of_work(torch_program):
         assert done <= int(program.ask("steps"))
 
 
-def test_the_agent_can_be_turned_off(torch_program, tided):
+def test_the_agent_can_be_turned_off(torch_program, tided):  # noqa: F811
     program = torch_program(TIDE_DISABLE="1")
     program.expect("begun")
     assert program.ask("number() == torch.get_num_threads() == own") == "True"
@@ -225,7 +219,7 @@ def test_the_agent_can_be_turned_off(torch_program, tided):
     program.end()
 
 
-def test_a_program_whose_threads_openmp_binds_is_left_alone(torch_program, tided):
+def test_a_program_whose_threads_openmp_binds_is_left_alone(torch_program, tided):  # noqa: F811
     """Its main thread is allowed one core from its first region on, and the process is not."""
     program = torch_program(OMP_PROC_BIND="true")
     own = program.ask("torch.get_num_threads()")

@@ -12,16 +12,10 @@ import threading
 import pytest
 
 import program as programs
-from program import LONG_S, run  # noqa: F401 (a fixture)
+from program import LONG_S, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 FOLDER = pathlib.Path(__file__).parent / "pytorch"
-pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
+pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
 
 
 @pytest.fixture
@@ -30,7 +24,7 @@ def restless(run):  # noqa: F811
     over, threads = threading.Event(), []
 
     def start():
-        program = run(PYTHON, FOLDER / "work.py", backend="pytorch")
+        program = run(TORCH_PYTHON, FOLDER / "work.py", backend="pytorch")
         program.shown()
         orders = random.Random(17)
 
@@ -65,18 +59,18 @@ def test_children_that_end_at_once(restless):
 
 
 def test_four_libraries_in_one_process(restless):
-    stock = programs.plain(PYTHON, "-c", f"import sys; sys.path.append({str(FOLDER)!r}); import faults; print(*faults.together(5))")
+    stock = programs.plain(TORCH_PYTHON, "-c", f"import sys; sys.path.append({str(FOLDER)!r}); import faults; print(*faults.together(5))")
     assert restless().ask("*faults.together(5)") == stock
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os._exit(3)", "threading.Thread(target=lambda: os._exit(3)).start() or time.sleep(9)"])
-def test_it_ends_with_its_own_status_in_the_middle_of_orders(tided, build_dir, end):
+def test_it_ends_with_its_own_status_in_the_middle_of_orders(tided, build_dir, end):  # noqa: F811
     """Three programs, each told to move while it ends."""
     code = ("import os, sys, threading, time, torch; x = torch.randn(300, 300)\n"
             "[(x @ x).sin() for _ in range(200)]; print('here', flush=True); " + end)
     env = {**os.environ, **programs.WAITS, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
            "TIDE_SOCKET": str(tided.dir / "agent.sock")}
-    started = [subprocess.Popen([PYTHON, "-c", code], env=env, stdout=subprocess.PIPE) for _ in range(3)]
+    started = [subprocess.Popen([TORCH_PYTHON, "-c", code], env=env, stdout=subprocess.PIPE) for _ in range(3)]
     orders = random.Random(9)
     while any(process.poll() is None for process in started):
         for job in tided.jobs():

@@ -13,9 +13,8 @@ import xml.etree.ElementTree
 
 import pytest
 
-from program import WAITS
+from program import TORCH_PYTHON, WAITS, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 SUITES = pathlib.Path(__file__).parent / "suites"
 SOAK = bool(os.environ.get("TIDE_SOAK"))
 LIMIT_S = 4 * 3600 if SOAK else 200
@@ -26,16 +25,13 @@ WHICH = {"scikit-learn": ("--pyargs sklearn.ensemble sklearn.cluster sklearn.met
          "numpy": ("--pyargs numpy.linalg numpy.fft", 4, None),
          "scipy": ("--pyargs scipy.linalg scipy.fft", 100, None),
          "joblib": ("--pyargs joblib", 20, "--pyargs joblib.test.test_parallel")}
-pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with these packages")
+# Two of joblib's ask OpenBLAS for its number, which is the target: docs/design/55-openblas.md, "What falls short".
+LEFT_OUT = {"joblib": ["-k", "not threadpool_limitation_in_child_loky and not threadpool_limitation_in_child_context"]}
+pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with these packages")
 
 
 @pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
-
-
-@pytest.fixture
-def restless(tided):
+def restless(tided):  # noqa: F811
     """Targets of all jobs move until the test ends; .moves counts them."""
     orders, over = random.Random(11), threading.Event()
     restless = threading.Thread(target=lambda: move())
@@ -60,16 +56,16 @@ def failures(report):
 
 @pytest.mark.timeout(2 * LIMIT_S + 60)
 @pytest.mark.parametrize("suite", WHICH)
-def test_suite(suite, tided, restless, build_dir, tmp_path):
+def test_suite(suite, tided, restless, build_dir, tmp_path):  # noqa: F811
     words, one_in, fewer = WHICH[suite]
-    words = str(words if SOAK or not fewer else fewer).split()
+    words = str(words if SOAK or not fewer else fewer).split() + LEFT_OUT.get(suite, [])
     seed = str(datetime.date.today().day)
     env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
     env |= {**WAITS, "PYTHONPATH": str(SUITES), "TIDE_SUITE_RESULTS": str(tmp_path / "results.pt"), "TIDE_SUITE_SEED": seed,
             "TIDE_SUITE_ONE_IN": "1" if SOAK else str(one_in)}
 
     def run(report, **more):
-        command = [PYTHON, "-m", "pytest", "-q", "-p", "sample", "-p", "no:cacheprovider", f"--junitxml={tmp_path / report}", *words]
+        command = [TORCH_PYTHON, "-m", "pytest", "-q", "-p", "sample", "-p", "no:cacheprovider", f"--junitxml={tmp_path / report}", *words]
         done = subprocess.run(command, env={**env, **more}, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S)
         assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-2000:]
         return failures(tmp_path / report)

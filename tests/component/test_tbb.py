@@ -10,19 +10,13 @@ import random
 import pytest
 
 from daemon import eventually
-from program import run  # noqa: F401 (a fixture)
+from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
-NEWEST = pathlib.Path(PYTHON or "/").parent.parent / "lib"
+NEWEST = pathlib.Path(TORCH_PYTHON or "/").parent.parent / "lib"
 CORES = len(os.sched_getaffinity(0))
 pytestmark = [
     pytest.mark.skipif(not os.path.exists("/usr/include/oneapi/tbb/global_control.h"), reason="no libtbb-dev here"),
     pytest.mark.skipif(CORES < 2, reason="needs two cores: TBB has no more threads")]
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
 
 
 @pytest.fixture(params=["distribution", pytest.param("newest", marks=pytest.mark.skipif(

@@ -12,23 +12,17 @@ import pytest
 
 import program as programs
 from daemon import eventually
-from program import LONG_S, run  # noqa: F401 (a fixture)
+from program import LONG_S, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
-PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")  # of check.py; the user's
 WORK = pathlib.Path(__file__).parent / "xgboost" / "work.py"
 STEPS = 40
-pytestmark = pytest.mark.skipif(not PYTHON, reason="TIDE_PYTHON_TORCH names no Python with XGBoost")
-
-
-@pytest.fixture
-def tided(place):
-    return place.daemon("--cpus", "0-7").start()
+pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with XGBoost")
 
 
 @pytest.fixture
 def program(run):  # noqa: F811
     def start(**env):
-        started = run(PYTHON, WORK, backend="xgboost", **env)
+        started = run(TORCH_PYTHON, WORK, backend="xgboost", **env)
         started.expect("begun")
         started.shown()
         return started
@@ -37,7 +31,7 @@ def program(run):  # noqa: F811
 
 def plain(*words):
     """What a training without the agent says."""
-    return programs.plain(PYTHON, WORK, *words)
+    return programs.plain(TORCH_PYTHON, WORK, *words)
 
 
 def test_the_number_follows_the_target(program):
@@ -88,7 +82,7 @@ def test_who_sleeps_within_a_call_has_not_come_to_a_safe_point(program):
 
 
 def test_a_number_that_the_program_has_set_is_the_most(run):  # noqa: F811
-    started = run(PYTHON, WORK, backend="xgboost", TIDE_XGBOOST_LIMIT="4")
+    started = run(TORCH_PYTHON, WORK, backend="xgboost", TIDE_XGBOOST_LIMIT="4")
     started.expect("begun")
     assert started.shown()["max"] == 4
     started.follows(8, 4)

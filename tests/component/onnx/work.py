@@ -15,26 +15,15 @@ import time
 import numpy
 import onnxruntime
 
-sys.path.append(str(pathlib.Path(__file__).parent.parent))
+HERE = pathlib.Path(__file__).resolve()
+sys.path += [str(HERE.parents[1]), str(HERE.parents[3] / "bench")]
+from runtime_work import field  # noqa: E402
 from statements import goes_on, in_child, listen, say  # noqa: E402, F401 (statements use them)
 
 WIDTH, BATCH = 512, 64
 
 
 # ---- models, as protocol buffers have them (onnx.proto3), without the package onnx ----
-
-def field(number, value):
-    def varint(n):
-        out = bytearray()
-        while n > 127:
-            out.append(n & 127 | 128)
-            n >>= 7
-        return bytes([*out, n])
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    value = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
 
 def node(kind, inputs, outputs, **integers):
     named = b"".join(field(5, field(1, name) + field(3, value) + field(20, 2)) for name, value in integers.items())
