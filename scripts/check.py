@@ -318,7 +318,7 @@ CLUSTER = [
                setting="scripts/setup.sh ui || true  # its page in a browser\n", limit_s=900),
     image_phase("machine"),
     image_phase("machine-plant", "--plant"),
-    kube_phase("kubelet", "tests/kube/test_kubelet.py", "--timeout=800", ("machine",),
+    kube_phase("kubelet", "tests/kube/test_kubelet.py", "--timeout=1000", ("machine",),
                f"TIDE_MACHINE={OUT}/machine", limit_s=1500, again_s=1000),
     machine_phase("cluster-v2", "--systemd --cpus 8",
                   f"tests/cluster/test_service.py tests/cluster/test_containers.py "

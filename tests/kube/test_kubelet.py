@@ -142,20 +142,6 @@ class Machine:
         self.proxy.stop()
 
 
-@pytest.fixture(scope="module")
-def machine(plane, pod_network, tmp_path_factory):
-    image = os.environ.get("TIDE_MACHINE")
-    if not image:
-        pytest.skip("no virtual machine: TIDE_MACHINE is not set")
-    for needed in (control_plane.tools_folder() / "kubelet", CNI / "bridge", pathlib.Path("/bin/busybox"),
-                   pathlib.Path(network.TUN)):
-        if not needed.exists():
-            pytest.skip(f"not installed: {needed}")
-    result = Machine(plane, pod_network, tmp_path_factory.mktemp("kubelet"), image)
-    yield result
-    result.end()
-
-
 soon = functools.partial(eventually, guard=GUARD_S)
 
 
@@ -165,9 +151,35 @@ def ready(plane, machine):
         c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
 
 
+@pytest.fixture(scope="module")
+def booted(plane, pod_network, tmp_path_factory):
+    """Where it does not come up, all tests fail at once, with what it said."""
+    image = os.environ.get("TIDE_MACHINE")
+    if not image:
+        pytest.skip("no virtual machine: TIDE_MACHINE is not set")
+    for needed in (control_plane.tools_folder() / "kubelet", CNI / "bridge", pathlib.Path("/bin/busybox"),
+                   pathlib.Path(network.TUN)):
+        if not needed.exists():
+            pytest.skip(f"not installed: {needed}")
+    result = Machine(plane, pod_network, tmp_path_factory.mktemp("kubelet"), image)
+    try:
+        soon(lambda: ready(plane, result))
+        yield result
+    except AssertionError as error:
+        raise AssertionError(f"{error}; the machine said: {result.lines[-4:]}") from error
+    finally:
+        result.end()
+
+
+@pytest.fixture
+def machine(plane, booted):
+    """It is busy after each test."""
+    soon(lambda: ready(plane, booted))
+    return booted
+
+
 def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, machine):
     pods = Pods(plane, namespace)
-    soon(lambda: ready(plane, machine))
     made = pods.make("real", *IDLE, cpu="500m", container=LOCAL)
     soon(lambda: machine.runs() and pods.condition("real", "Ready").get("status") == "True")
 
@@ -193,7 +205,6 @@ def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, mac
 def test_the_daemonset_says_what_the_nodes_cap_allows(plane, namespace, machine, tmp_path):
     """tided is root without a capability, tide-power nobody, both from the image; there is no kube-proxy, so the
     API server is named. No sensor: a model says the watts."""
-    soon(lambda: ready(plane, machine))
     done = subprocess.run(
         [control_plane.helm(), "template", "t", str(ROOT / "dist/helm/threadtide"), "--namespace", "threadtide", "--kube-version",
          "1.34.0", "--show-only", "templates/power.yaml", "--set", "power.enabled=true,power.image.tag=test,power.valid=20s",
@@ -229,7 +240,6 @@ def test_tide_kube_resizes_a_worker_threads_first_when_it_shrinks(plane, namespa
     node what threads it has. What kubelet does to the worker is real."""
     pods = Pods(plane, namespace)
     install(plane)
-    soon(lambda: ready(plane, machine))
     controller = Controller(plane).start()
     spec = training("job", image=IMAGE, command=IDLE)["spec"]
     probe = {"exec": {"command": ["/bin/busybox", "true"]}, "periodSeconds": 60, "timeoutSeconds": 60}
@@ -285,7 +295,7 @@ class Threads:
     """.said: the active threads of a node, as its control port tells the chief, too: [(when, how many)]."""
 
     def __init__(self, address):
-        self.said = []
+        self.address, self.said = address, []
         self.connection = http.client.HTTPConnection(address, CONTROL_PORT, timeout=GUARD_S)
         self.connection.request("GET", "/v1/watch")
         self.answer = self.connection.getresponse()
@@ -352,7 +362,6 @@ def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
     tide-kube resizes the worker. Only the chief is a pod of the runner, where nothing is emulated."""
     pods = Pods(plane, namespace)
     install(plane)
-    soon(lambda: ready(plane, machine))
     plane.must("PATCH", "/api/v1/nodes/vm", {"metadata": {"labels": {"tide-test/pool": "machine"}}},
                "application/merge-patch+json")
     stage = Stage(plane, make_runner, pod_network.gateway, tmp_path, "--node-lost=60s", "--silent=60s",
@@ -377,10 +386,22 @@ def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
 
     def has(active):
         """The cores that it is to have, and as many threads."""
+        def facts():
+            nonlocal threads
+            pod = worker()
+            if pod and (not threads or threads.address != pod["status"]["podIP"]):
+                with contextlib.suppress(OSError):  # it does not serve yet
+                    threads = Threads(pod["status"]["podIP"])
+            return pod and threads and (pod["metadata"]["name"], mcpu(pod["spec"]["containers"][0]["resources"]["limits"]["cpu"]),
+                            cores(), threads.now())
+
         def there():
-            wanted = mcpu(worker()["spec"]["containers"][0]["resources"]["limits"]["cpu"])
-            return machine.runs() and cores() == wanted and wanted // 1000 == threads.now() == active
-        job.until(there, GUARD_S)
+            return machine.runs() and (now := facts()) and now[1] == now[2] and now[1] // 1000 == now[3] == active
+        try:
+            job.until(there, 2 * GUARD_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; worker, cores that it is to have, that it has, threads: {facts()}, {threads and threads.said[-3:]}, "
+                                 f"slow: {pace.said[-2:]}") from error
 
     def resized(since):
         """When tide-kube first asked for it."""
@@ -389,7 +410,6 @@ def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
     threads, pace = None, Pace(job, cores)
     try:
         job.until(lambda: machine.runs() and job.epoch() >= 1 and worker(), GUARD_S)
-        threads = Threads(worker()["status"]["podIP"])
         has(2)
         started = worker()["status"]["containerStatuses"][0]["containerID"]
         job.until_epoch(3, GUARD_S)
