@@ -75,7 +75,8 @@ class Side:
                                    env=env, stdout=subprocess.PIPE)
             stack.callback(job.wait)
             stack.callback(job.kill)
-            job.stdout.readline()
+            if not job.stdout.readline():
+                sys.exit("energy.py: a job did not start: build the tests, too (meson configure -Dtests=true)")
 
 
 def cpu_ns(pid):

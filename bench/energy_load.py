@@ -500,6 +500,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=0, help="60; of a drain at most 900")
     parser.add_argument("--draws", action="store_true")
     options = parser.parse_args()
+    if options.case == "page" and 0 < options.seconds <= PERIOD_S:
+        parser.error(f"page: --seconds must be more than {PERIOD_S}: so long are all units heard first")
     if options.case == "measure":
         measure(options.units, options.seconds or 60)
     elif options.case in ("hub", "drain"):
