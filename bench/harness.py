@@ -245,8 +245,10 @@ class Bench:
         return job
 
     def cli(self, *args):
-        return subprocess.run([TIDE, *args], env=self.tide_env, check=True, capture_output=True,
-                              text=True, timeout=60).stdout
+        done = subprocess.run([TIDE, *args], env=self.tide_env, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            sys.exit(f"tide {' '.join(args)}: {done.stderr.strip()}")
+        return done.stdout
 
     def __enter__(self):
         return self
