@@ -83,6 +83,7 @@ extern const struct agent_backend *const *agent_backends;
 struct agent_config {
     bool enabled;
     bool openmp;        /* TIDE_OPENMP=on: docs/design/52-openmp.md */
+    bool stalls;        /* TIDE_STALLS=keep: those of tf.data stay, see tensorflow_data.c */
     int signal;         /* number, 0: none */
     uint32_t max;       /* threads to build a pool with */
     uint32_t cpus;      /* of the machine */

@@ -319,7 +319,7 @@ static enum tf_mode find_mode(const void *caller)
     if (resolve_next(TF_STRING(TF_WAIT_FOR_WORK), caller, TF_SONAME)) {
         if (resolve_next(TF_STRING(TF_MAYBE_GET_TASK), caller, TF_SONAME))
             mode = TF_GATE;
-        else if (resolve_next(TF_STRING(TF_LOCAL_STEAL), caller, TF_SONAME) && TF_STEAL_POSSIBLE)
+        else if (resolve_next(TF_STRING(TF_LOCAL_STEAL), caller, TF_SONAME) && TF_BY_VALUE_POSSIBLE)
             mode = TF_STEAL;
     }
     if (mode == TF_UNKNOWN)
@@ -402,6 +402,7 @@ static void tf_after_fork(void)
         atomic_store(&pools[i].eigen, NULL);
     atomic_store(&pools_used, 0);
     tf_hooks_after_fork();
+    tf_data_after_fork();
 }
 
 const struct agent_backend tensorflow_backend = {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the two halves of the TensorFlow backend: tensorflow.c (targets, watchdog,
- * description; control thread) and tensorflow_hooks.c (life of the pools, interposed functions; the
- * program's threads, which read atomics and take pools_lock only while a pool is built or
- * destroyed).
+ * Shared by the parts of the TensorFlow backend: tensorflow.c (targets, watchdog, description;
+ * control thread), tensorflow_hooks.c (life of the pools, interposed functions; the program's
+ * threads, which read atomics and take pools_lock only while a pool is built or destroyed) and
+ * tensorflow_data.c (the end of tf.data's iterators).
  */
 #pragma once
 
@@ -71,6 +71,18 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* The real function behind a hook, looked up once from the caller's point of view. */
+#define TF_REAL(type, symbol)                                                                      \
+    ({                                                                                             \
+        static _Atomic(void *) _real;                                                              \
+        void *_f = atomic_load_explicit(&_real, memory_order_acquire);                             \
+        if (__builtin_expect(!_f, 0)) {                                                            \
+            _f = resolve_next(TF_STRING(symbol), __builtin_return_address(0), TF_SONAME);          \
+            atomic_store_explicit(&_real, _f, memory_order_release);                               \
+        }                                                                                          \
+        (type) _f;                                                                                 \
+    })
+
 /* The governed pool around an Eigen pool, or NULL. Any thread, lock-free. */
 struct pool *pool_of_eigen(const void *eigen);
 
@@ -96,3 +108,4 @@ void task_give_back(struct gate_worker *worker, void *task);
 
 /* Called in the child of a fork, whose only thread belongs to no pool. */
 void tf_hooks_after_fork(void);
+void tf_data_after_fork(void);

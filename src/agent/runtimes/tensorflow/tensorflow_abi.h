@@ -42,11 +42,19 @@
 #define TF_SET_EIGEN_CPU_DEVICE                                                                    \
     _ZN10tensorflow10DeviceBase20set_eigen_cpu_deviceEPN5Eigen16ThreadPoolDeviceE
 
-/* LocalSteal returns a class by value. C can hook it where the hidden pointer is an argument. */
+/* tsl::CancellationManager, tsl::RegisterCancellationCallback() */
+#define TF_START_CANCEL    _ZN3tsl19CancellationManager11StartCancelEv
+#define TF_CANCELLATION_D1 _ZN3tsl19CancellationManagerD1Ev
+#define TF_CANCELLATION_D2 _ZN3tsl19CancellationManagerD2Ev
+#define TF_REGISTER_CANCELLATION                                                                   \
+    _ZN3tsl28RegisterCancellationCallbackEPNS_19CancellationManagerESt8functionIFvvEEPS4_
+
+/* LocalSteal and others return a class by value. C can hook them where the hidden pointer is an
+ * argument. */
 #ifdef __x86_64__
-#define TF_STEAL_POSSIBLE 1
+#define TF_BY_VALUE_POSSIBLE 1
 #else
-#define TF_STEAL_POSSIBLE 0
+#define TF_BY_VALUE_POSSIBLE 0
 #endif
 
 /* Slots of the Eigen pool's vtable. */

@@ -37,18 +37,6 @@ void tf_hooks_after_fork(void)
     self = NULL;
 }
 
-/* The real function behind a hook, looked up once from the caller's point of view. */
-#define REAL(type, symbol)                                                                         \
-    ({                                                                                             \
-        static _Atomic(void *) _real;                                                              \
-        void *_f = atomic_load_explicit(&_real, memory_order_acquire);                             \
-        if (__builtin_expect(!_f, 0)) {                                                            \
-            _f = resolve_next(TF_STRING(symbol), __builtin_return_address(0), TF_SONAME);          \
-            atomic_store_explicit(&_real, _f, memory_order_release);                               \
-        }                                                                                          \
-        (type) _f;                                                                                 \
-    })
-
 /* ---- pools ---- */
 
 static enum pool_class classify(const char *name)
@@ -194,23 +182,23 @@ TF_EXPORT void TF_THREADPOOL_C1(void *owner, void *env, const void *options,
                                 const struct stdstring *name, int threads, bool low_latency,
                                 void *allocator)
 {
-    threadpool_ctor(REAL(threadpool_ctor_fn, TF_THREADPOOL_C1), __builtin_return_address(0), owner,
-                    env, options, name, threads, low_latency, allocator);
+    threadpool_ctor(TF_REAL(threadpool_ctor_fn, TF_THREADPOOL_C1), __builtin_return_address(0),
+                    owner, env, options, name, threads, low_latency, allocator);
 }
 
 TF_EXPORT void TF_THREADPOOL_C2(void *owner, void *env, const void *options,
                                 const struct stdstring *name, int threads, bool low_latency,
                                 void *allocator)
 {
-    threadpool_ctor(REAL(threadpool_ctor_fn, TF_THREADPOOL_C2), __builtin_return_address(0), owner,
-                    env, options, name, threads, low_latency, allocator);
+    threadpool_ctor(TF_REAL(threadpool_ctor_fn, TF_THREADPOOL_C2), __builtin_return_address(0),
+                    owner, env, options, name, threads, low_latency, allocator);
 }
 
 typedef void (*dtor_fn)(void *);
 
 TF_EXPORT void TF_THREADPOOL_D1(void *owner)
 {
-    dtor_fn real = REAL(dtor_fn, TF_THREADPOOL_D1);
+    dtor_fn real = TF_REAL(dtor_fn, TF_THREADPOOL_D1);
 
     pool_forget(owner, false);
     real(owner);
@@ -219,7 +207,7 @@ TF_EXPORT void TF_THREADPOOL_D1(void *owner)
 
 TF_EXPORT void TF_THREADPOOL_D2(void *owner)
 {
-    dtor_fn real = REAL(dtor_fn, TF_THREADPOOL_D2);
+    dtor_fn real = TF_REAL(dtor_fn, TF_THREADPOOL_D2);
 
     pool_forget(owner, false);
     real(owner);
@@ -243,12 +231,12 @@ static void eigen_ctor(eigen_ctor_fn real, void *eigen, int threads, bool spin, 
 
 TF_EXPORT void TF_EIGEN_C1(void *eigen, int threads, bool spin, void *env)
 {
-    eigen_ctor(REAL(eigen_ctor_fn, TF_EIGEN_C1), eigen, threads, spin, env);
+    eigen_ctor(TF_REAL(eigen_ctor_fn, TF_EIGEN_C1), eigen, threads, spin, env);
 }
 
 TF_EXPORT void TF_EIGEN_C2(void *eigen, int threads, bool spin, void *env)
 {
-    eigen_ctor(REAL(eigen_ctor_fn, TF_EIGEN_C2), eigen, threads, spin, env);
+    eigen_ctor(TF_REAL(eigen_ctor_fn, TF_EIGEN_C2), eigen, threads, spin, env);
 }
 
 /* ---- interposed: the workers ---- */
@@ -256,7 +244,7 @@ TF_EXPORT void TF_EIGEN_C2(void *eigen, int threads, bool spin, void *env)
 TF_EXPORT void TF_WORKER_LOOP(void *eigen, int id)
 {
     typedef void (*worker_fn)(void *, int);
-    worker_fn real = REAL(worker_fn, TF_WORKER_LOOP);
+    worker_fn real = TF_REAL(worker_fn, TF_WORKER_LOOP);
     struct pool *pool = pool_of_eigen(eigen);
 
     if (pool && pool->class != POOL_OTHER)
@@ -270,7 +258,7 @@ TF_EXPORT void TF_WORKER_LOOP(void *eigen, int id)
 TF_EXPORT void TF_MAYBE_GET_TASK(void *eigen, void *task)
 {
     typedef void (*get_fn)(void *, void *);
-    get_fn real = REAL(get_fn, TF_MAYBE_GET_TASK);
+    get_fn real = TF_REAL(get_fn, TF_MAYBE_GET_TASK);
 
     if (self)
         gate_pass(self);
@@ -279,12 +267,12 @@ TF_EXPORT void TF_MAYBE_GET_TASK(void *eigen, void *task)
         task_learn_layout(task);
 }
 
-#if TF_STEAL_POSSIBLE
+#if TF_BY_VALUE_POSSIBLE
 /* Returns a Task by value: the caller's hidden pointer comes first (System V x86-64). */
 TF_EXPORT void *TF_LOCAL_STEAL(void *ret_task, void *eigen)
 {
     typedef void *(*steal_fn)(void *, void *);
-    steal_fn real = REAL(steal_fn, TF_LOCAL_STEAL);
+    steal_fn real = TF_REAL(steal_fn, TF_LOCAL_STEAL);
 
     if (self && atomic_load_explicit(&tf.mode, memory_order_relaxed) == TF_STEAL)
         gate_pass(self);
@@ -295,7 +283,7 @@ TF_EXPORT void *TF_LOCAL_STEAL(void *ret_task, void *eigen)
 TF_EXPORT bool TF_WAIT_FOR_WORK(void *eigen, void *waiter, void *task)
 {
     typedef bool (*wait_fn)(void *, void *, void *);
-    wait_fn real = REAL(wait_fn, TF_WAIT_FOR_WORK);
+    wait_fn real = TF_REAL(wait_fn, TF_WAIT_FOR_WORK);
     bool more;
 
     if (!self)
@@ -323,7 +311,7 @@ TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, 
                                      int limit)
 {
     typedef void (*hint_fn)(void *, struct stdfunction *, int, int);
-    hint_fn real = REAL(hint_fn, TF_SCHEDULE_WITH_HINT);
+    hint_fn real = TF_REAL(hint_fn, TF_SCHEDULE_WITH_HINT);
     struct pool *pool = pool_of_eigen(eigen);
 
     if (pool && pool->class == POOL_INTER && !self)
@@ -338,7 +326,7 @@ TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, 
 TF_EXPORT int TF_PER_THREAD_MAX_PARALLELISM(void)
 {
     typedef int (*max_fn)(void);
-    max_fn real = REAL(max_fn, TF_PER_THREAD_MAX_PARALLELISM);
+    max_fn real = TF_REAL(max_fn, TF_PER_THREAD_MAX_PARALLELISM);
     int stock = real();
     uint32_t shown = atomic_load_explicit(&tf.intra_shown, memory_order_relaxed);
 
@@ -350,7 +338,7 @@ TF_EXPORT int TF_PER_THREAD_MAX_PARALLELISM(void)
 TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 {
     typedef int (*num_fn)(const void *);
-    num_fn real = REAL(num_fn, TF_EIGEN_NUM_THREADS);
+    num_fn real = TF_REAL(num_fn, TF_EIGEN_NUM_THREADS);
     int stock = real(eigen);
     struct pool *pool = pool_of_eigen(eigen);
 
@@ -362,7 +350,7 @@ TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 TF_EXPORT int TF_THREADPOOL_NUM_THREADS(const void *owner)
 {
     typedef int (*num_fn)(const void *);
-    num_fn real = REAL(num_fn, TF_THREADPOOL_NUM_THREADS);
+    num_fn real = TF_REAL(num_fn, TF_THREADPOOL_NUM_THREADS);
     unsigned used = atomic_load_explicit(&pools_used, memory_order_acquire);
 
     for (unsigned i = 0; i < used; i++) {
@@ -380,7 +368,7 @@ TF_EXPORT int TF_THREADPOOL_NUM_THREADS(const void *owner)
 TF_EXPORT void TF_SET_EIGEN_CPU_DEVICE(void *device_base, struct eigen_device *device)
 {
     typedef void (*set_fn)(void *, struct eigen_device *);
-    set_fn real = REAL(set_fn, TF_SET_EIGEN_CPU_DEVICE);
+    set_fn real = TF_REAL(set_fn, TF_SET_EIGEN_CPU_DEVICE);
     struct pool *pool = pool_of_eigen(device->pool);
 
     if (pool && pool->class == POOL_INTRA && (uint32_t)device->num_threads < pool->built &&
