@@ -67,6 +67,17 @@ def test_a_pool_of_the_program(program):
     assert started.row()["malleable"]
 
 
+def test_a_ggml_without_a_version(program, compiled, build_dir):
+    """Ollama's. It may be older than the mend of pools that shrink, so a pool of the program keeps its number."""
+    nameless = compiled("ggml/nameless.c", "-shared", "-fPIC")
+    started = program(LD_PRELOAD=f"{build_dir / 'libtide-agent.so'}:{nameless}")
+    for threads in (3, 5):
+        follows(started, threads)
+    assert started.row()["version"] == ""
+    started.tell(f"copy.use_pool({ASKED})")
+    follows(started, 2, ASKED)
+
+
 def test_a_plan_that_is_kept_keeps_its_number_and_nobody_waits_for_it(program):
     started = program()
     follows(started, 5)

@@ -156,8 +156,10 @@ static void read_version(struct site *site)
 {
     typedef const char *(*version_fn)(void);
     version_fn version = (version_fn)bound("ggml_version", (const void *)site->plan);
-    const char *text = version ? version() : "";
+    const char *text = version ? version() : NULL;
 
+    if (!text) /* Ollama's ggml, which is compiled with GGML_VERSION=0x0, returns no text */
+        return;
     site->safe_pools = version_number(text) >= SAFE_POOLS;
     if (!ggml.version[0])
         snprintf(ggml.version, sizeof(ggml.version), "%s", text);
