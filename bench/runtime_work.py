@@ -12,7 +12,10 @@ training, a forest of four trees, a booster's round, eight products of matrices.
 
 import argparse
 import json
+import os
+import pathlib
 import sys
+import tempfile
 import time
 
 SEED = 7
@@ -188,9 +191,31 @@ def ort():
     return step, f"onnxruntime {onnxruntime.__version__}"
 
 
+def llama():
+    """llama.cpp's server: a prompt of 32 tokens and 64 more, a small model. LLAMA_ARG_THREADS as llama-server reads it."""
+    import xllamacpp
+    sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "tests/component/llama"))
+    import model
+    params = xllamacpp.CommonParams()
+    params.n_ctx, params.n_parallel, params.verbosity = 512, 1, 0
+    params.warmup = params.fit_params = params.use_jinja = False
+    threads = os.environ.get("LLAMA_ARG_THREADS")
+    if threads:
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = int(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        params.model.path = f"{folder}/model.gguf"
+        model.write(params.model.path)
+        server = xllamacpp.Server(params)
+
+    def step():
+        server.handle_completions({"prompt": list(range(3, 35)), "max_tokens": 64, "temperature": 0, "cache_prompt": False,
+                                   "ignore_eos": True})
+    return step, f"xllamacpp {xllamacpp.__version__}"
+
+
 WORK = {"cnn": torch_training(cnn), "mlp": torch_training(mlp), "lstm": torch_training(lstm),
         "transformer": torch_training(transformer), "forest": forest, "histgb": histgb, "kmeans": kmeans, "xgboost": xgboost,
-        "lightgbm": lightgbm, "gemm": gemm, "ort": ort}
+        "lightgbm": lightgbm, "gemm": gemm, "ort": ort, "llama": llama}
 
 
 def main():

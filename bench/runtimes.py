@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes other than TensorFlow under Threadtide: PyTorch, scikit-learn, XGBoost, LightGBM, NumPy, ONNX Runtime.
+"""Runtimes other than TensorFlow under Threadtide: PyTorch, scikit-learn, XGBoost, LightGBM, NumPy, ONNX Runtime, llama.cpp.
 
     runtimes.py --part idle         `tide run --spin`, no resize / stock: what the agent costs
     runtimes.py --part held         8 threads built, one core: held at 1 / stock, started with 1
@@ -34,11 +34,12 @@ PYTHON = os.environ.get("TIDE_PYTHON_TORCH") or next(
     (str(path) for path in (harness.ROOT / ".venv-torch/bin/python", harness.ROOT / ".venv-runtimes/bin/python") if path.exists()),
     "")
 BUILT = 8
-PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_")
+NUMBERS = ("OMP_NUM_THREADS", "LLAMA_ARG_THREADS")  # what sizes a work
+PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "LLAMA_")
 
-IDLE = dict.fromkeys(("cnn", "transformer", "lstm", "forest", "kmeans", "xgboost", "lightgbm", "gemm", "ort"), 0.99)
+IDLE = dict.fromkeys(("cnn", "transformer", "lstm", "forest", "kmeans", "xgboost", "lightgbm", "gemm", "ort", "llama"), 0.99)
 HELD = dict.fromkeys(IDLE, 0.98)
-STARTED = {"cnn": 3, "transformer": 3, "mlp": 3, "lstm": 3, "ort": 5, "histgb": 2, "xgboost": 2}  # joblib counts
+STARTED = {"cnn": 3, "transformer": 3, "mlp": 3, "lstm": 3, "ort": 5, "histgb": 2, "xgboost": 2, "llama": 5}  # joblib counts
 # the cores itself, so that a forest has no more threads than cores
 FOUR = {"cnn": {"one thread each": 0.97, "waiting alone": 1.05, "uncontrolled": 1},
         "mlp": {"one thread each": 0.97, "waiting alone": 1.25, "uncontrolled": 1},
@@ -110,21 +111,22 @@ def idle(work, args):
 
 def held(work, args):
     with Bench(args.env) as bench:
-        b = bench.ours(work, "b", "--max", str(BUILT), env={"OMP_NUM_THREADS": str(BUILT)}, prefix=one_core())
+        b = bench.ours(work, "b", "--max", str(BUILT), env=dict.fromkeys(NUMBERS, str(BUILT)), prefix=one_core())
         b.wait_steps(args.warm)
         if not bench.job("b")["malleable"]:
             print(f"held {work}: left out, its runtime is not malleable here")
             return
-        bench.cli("set", "b", "1")
-        a = bench.plain(work, "a", env={"OMP_NUM_THREADS": "1"}, prefix=one_core())
+        bench.cli("set", "b", "--threads", "1")
+        a = bench.plain(work, "a", env=dict.fromkeys(NUMBERS, "1"), prefix=one_core())
         yield pair("held", work, [a], [b], args)[0], HELD[work]
 
 
 def started(work, args):
-    many = {"OMP_NUM_THREADS": str(BUILT), "ORT_INTRA_OP_NUM_THREADS": str(BUILT), "LOKY_MAX_CPU_COUNT": str(BUILT)}
+    asks = {"LLAMA_ARG_THREADS": str(BUILT)}  # the program's own option
+    many = {"OMP_NUM_THREADS": str(BUILT), "ORT_INTRA_OP_NUM_THREADS": str(BUILT), "LOKY_MAX_CPU_COUNT": str(BUILT), **asks}
     with Bench(args.env) as bench:
         a = bench.plain(work, "a", env=many, prefix=one_core())
-        b = bench.ours(work, "b", "--threads", "1", prefix=one_core())
+        b = bench.ours(work, "b", "--threads", "1", env=asks, prefix=one_core())
         yield pair("started", work, [a], [b], args, f"{BUILT} threads")[0], STARTED[work]
 
 

@@ -22,6 +22,8 @@
  *   Julia, R: one thread, and two processes of mclapply(), unless the user asks for more; their
  *     variables (JULIA_NUM_THREADS, MC_CORES) could only add threads. Their BLAS: OMP_NUM_THREADS.
  *   TBB: has no variable.
+ *   LiteRT, XNNPACK: have none, and one thread unless the program asks for more (num_threads).
+ *   ExecuTorch: has none; its pool is made for the machine's cores.
  */
 const struct startup_row startup_table[] = {
     /* src/agent/control/start.c; the agent makes TensorFlow's pools of that size. */

@@ -41,7 +41,7 @@ def run(tmp_path):
             if not k.endswith(("_NUM_THREADS", "_MAX_THREADS")) and not k.startswith(("TIDE_", "OMP_"))}
 
     def run(*arguments, env=None):
-        done = subprocess.run([TIDE, "run", *map(str, arguments)], capture_output=True, text=True, timeout=300,
+        done = subprocess.run([TIDE, "run", *map(str, arguments)], capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL,
                               env={**kept, "TIDE_DIR": str(tmp_path / "run"),
                                    "TIDE_CLAIMS_DIR": str(tmp_path / "claims"), **(env or {})})
         assert done.returncode == 0, done.stderr
@@ -82,3 +82,32 @@ def test_rayon(run, tmp_path):
         said = subprocess.run([TIDE, "doctor", str(process.pid)], capture_output=True, text=True, timeout=60)
         process.stdin.write("\n")
     assert "rayon 1.13.0: moldable" in said.stdout  # of rayon-core, which has the pool
+
+
+# x * x for four numbers: a model for LiteRT, as TensorFlow 2.21 wrote it (zlib, base 85).
+SQUARE = ("c-m!AO-lk%6g{Jp2@NJXg$p4Uu7@;hFJ>h80XDRVzyyV6;RrT;LF;}%>y|BB_5)h?8(Oqz(XVJa@4Y)BbcX}?o%im!_uMH1@Q=EC"
+          "E-EOa1Q&TY<g&1tgPcJ`R4t%E9H)RZOfW@*u!+w&j%~?{L~GDLZ4Xa6gZ`-3_M3-Ize!z3YiD6JlDD%U94)THD40!0H`B#cFb}at"
+          "{*`zko{0x}|0I1bh`h{^MQ*99xT<C|n#)L?3TNrj);`}4ZqLS#JH@nkv2_(t_v$ro_rHeHu6g_BO5*D`j=zZ?Vw2}yw==A?<{^DV"
+          "(}@SJOz#q$G3l-}bHc0ro{OJ}^qGx=P*tqfy1KuE4XG9HTaM(H+>0eOsg?Px6(s-6mp&h?QCE4<P<JKbjl9}rXENnaiS82}v&U`i"
+          "1LDNQI$6`sm6?;-ZT*?^-HMJSJss@{npIv3MyK!xr%gw2")
+LITERT = f"""
+import base64, os, sys, zlib
+from ai_edge_litert.interpreter import Interpreter
+n, threads = len(os.listdir('/proc/self/task')), int(sys.argv[1])
+model = zlib.decompress(base64.b85decode({SQUARE!r}))
+i = Interpreter(model_content=model, **({{'num_threads': threads}} if threads else {{}}))
+i.allocate_tensors(), i.invoke()
+print(len(os.listdir('/proc/self/task')) - n + 1, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_litert_has_the_threads_that_the_program_asks_for(run):
+    python = os.environ.get("TIDE_PYTHON_RUNTIMES", sys.executable)
+    for asked, expected in ((0, 1), (1, 1), (3, 3)):
+        assert run("--threads", 2, "--", python, "-c", LITERT, asked) == expected
+    with subprocess.Popen([python, "-c", LITERT, "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "3\n"
+        said = subprocess.run([TIDE, "doctor", str(process.pid)], capture_output=True, text=True, timeout=60)
+        process.stdin.close()
+    assert "litert 2.3.0: rigid" in said.stdout

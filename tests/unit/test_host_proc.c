@@ -211,6 +211,25 @@ static void libraries_are_known_by_their_names(void **state)
                      PROC_RUNTIME_NUMBA);
     assert_int_equal(runtime_of(MAP "/v/other/workqueue.cpython-311.so"), -ENOENT);
     assert_int_equal(runtime_of(MAP "/v/lightgbm/lib/lib_lightgbm.so"), PROC_RUNTIME_LIGHTGBM);
+    assert_int_equal(runtime_of(MAP "/v/ai_edge_litert/libpywrap_litert_common.so"),
+                     PROC_RUNTIME_LITERT);
+    assert_int_equal(runtime_of(MAP "/usr/lib/libtensorflowlite_c.so"), PROC_RUNTIME_LITERT);
+    assert_int_equal(runtime_of(MAP "/v/executorch/lib/libexecutorch_threadpool.so"),
+                     PROC_RUNTIME_EXECUTORCH);
+    assert_int_equal(runtime_of(MAP "/usr/lib/x86_64-linux-gnu/libXNNPACK.so.0"),
+                     PROC_RUNTIME_XNNPACK);
+}
+
+/* `import tensorflow` alone loads these. */
+static void tensorflows_own_litert_is_not_told(void **state)
+{
+    assert_int_equal(runtime_of(MAP "/v/tflite_runtime/_pywrap_tensorflow_interpreter_wrapper.so"),
+                     PROC_RUNTIME_LITERT);
+    assert_int_equal(
+        runtime_of(MAP "/v/tensorflow/lite/python/_pywrap_tensorflow_interpreter_wrapper.so"),
+        -ENOENT);
+    assert_int_equal(runtime_of(MAP "/v/tensorflow/lite/python/libpywrap_tflite_common.so"),
+                     -ENOENT);
 }
 
 static void other_mappings_are_no_runtimes(void **state)
@@ -263,6 +282,12 @@ static const struct tree_file recorded[] = {
     {"proc/17/task/18/", NULL}, /* ended between the listing and the reading */
     {"proc/20/maps", MAP "/l/site-packages/torch/lib/libtorch_cpu.so\n" MAP
                          "/out/site-packages/tensorflow/libtensorflow_framework.so.2\n"},
+    {"proc/21/maps", MAP "/v/site-packages/ai_edge_litert/libpywrap_litert_common.so\n" MAP
+                         "/v/site-packages/executorch/lib/libexecutorch_threadpool.so\n" MAP
+                         "/usr/lib/libXNNPACK.so.0\n"},
+    {"proc/21/root/v/site-packages/ai_edge_litert-2.3.0.dist-info/", NULL},
+    {"proc/21/root/v/site-packages/tflite_runtime-2.14.0.dist-info/", NULL}, /* beside it */
+    {"proc/21/root/v/site-packages/executorch-1.5.1.dist-info/", NULL},
     {"proc/20/root/l/real/torch-2.5.1.dist-info/", NULL},
     {"proc/20/root/out/", NULL},
     {"other/tensorflow-9.9.dist-info/", NULL},
@@ -303,6 +328,11 @@ static void runtimes_carry_the_version_of_their_package(void **state)
     assert_true(runtimes.r[PROC_RUNTIME_JVM].loaded);
     assert_false(runtimes.r[PROC_RUNTIME_TORCH].loaded);
     assert_false(runtimes.r[PROC_RUNTIME_AGENT].loaded);
+    assert_int_equal(proc_read_runtimes(tree->fd, 21, &runtimes), 0);
+    assert_string_equal(runtimes.r[PROC_RUNTIME_LITERT].version, "2.3.0");
+    assert_string_equal(runtimes.r[PROC_RUNTIME_EXECUTORCH].version, "1.5.1");
+    assert_true(runtimes.r[PROC_RUNTIME_XNNPACK].loaded);
+    assert_string_equal(runtimes.r[PROC_RUNTIME_XNNPACK].version, ""); /* .so.0 is not one */
     assert_int_equal(proc_read_runtimes(tree->fd, 99, &runtimes), -ESRCH);
 }
 
@@ -424,10 +454,11 @@ static void processes_are_listed_in_order(void **state)
     size_t n;
 
     assert_int_equal(proc_list(tree->fd, &pids, &n), 0);
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 4);
     assert_int_equal(pids[0], 17);
     assert_int_equal(pids[1], 18);
     assert_int_equal(pids[2], 20);
+    assert_int_equal(pids[3], 21);
     free(pids);
 }
 
@@ -664,6 +695,7 @@ int main(void)
         cmocka_unit_test(the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks),
         cmocka_unit_test(cgroup_membership_is_found_by_controller),
         cmocka_unit_test(libraries_are_known_by_their_names),
+        cmocka_unit_test(tensorflows_own_litert_is_not_told),
         cmocka_unit_test(other_mappings_are_no_runtimes),
         cmocka_unit_test(a_library_may_carry_its_version_in_its_name),
     };

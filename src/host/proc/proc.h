@@ -202,7 +202,10 @@ enum proc_runtime {
     PROC_RUNTIME_ONEDNN, /* as a separate library; TensorFlow and torch contain oneDNN */
     PROC_RUNTIME_BLIS,
     PROC_RUNTIME_TBB,
-    PROC_RUNTIME_GGML, /* llama.cpp, Ollama */
+    PROC_RUNTIME_GGML,   /* llama.cpp, Ollama */
+    PROC_RUNTIME_LITERT, /* TensorFlow Lite; TensorFlow brings one that it seldom uses: not told */
+    PROC_RUNTIME_EXECUTORCH,
+    PROC_RUNTIME_XNNPACK, /* as a separate library, with pthreadpool; the two above contain it */
     PROC_RUNTIME_XGBOOST,
     PROC_RUNTIME_LIGHTGBM,
     PROC_RUNTIME_OPENCV,

@@ -30,6 +30,9 @@ static const char *const names[] = {
     [PROC_RUNTIME_BLIS] = "blis",
     [PROC_RUNTIME_TBB] = "tbb",
     [PROC_RUNTIME_GGML] = "ggml",
+    [PROC_RUNTIME_LITERT] = "litert",
+    [PROC_RUNTIME_EXECUTORCH] = "executorch",
+    [PROC_RUNTIME_XNNPACK] = "xnnpack",
     [PROC_RUNTIME_XGBOOST] = "xgboost",
     [PROC_RUNTIME_LIGHTGBM] = "lightgbm",
     [PROC_RUNTIME_OPENCV] = "opencv",
@@ -74,6 +77,14 @@ static const struct {
     {PROC_RUNTIME_TBB, "libtbb"},
     {PROC_RUNTIME_GGML, "libggml"},
     {PROC_RUNTIME_GGML, "libggml-base"},
+    {PROC_RUNTIME_LITERT, "libpywrap_litert_common"},
+    {PROC_RUNTIME_LITERT, "libLiteRt"},
+    {PROC_RUNTIME_LITERT, "libtensorflowlite"},
+    {PROC_RUNTIME_LITERT, "libtensorflowlite_c"},
+    {PROC_RUNTIME_LITERT, "_pywrap_tensorflow_interpreter_wrapper"}, /* of tflite_runtime */
+    {PROC_RUNTIME_EXECUTORCH, "libexecutorch_threadpool"},
+    {PROC_RUNTIME_XNNPACK, "libXNNPACK"},
+    {PROC_RUNTIME_XNNPACK, "libpthreadpool"},
     {PROC_RUNTIME_XGBOOST, "libxgboost"},
     {PROC_RUNTIME_LIGHTGBM, "lib_lightgbm"},
     {PROC_RUNTIME_OPENCV, "libopencv_core"},
@@ -109,6 +120,9 @@ static const struct {
     {PROC_RUNTIME_LIGHTGBM, "lightgbm"},
     {PROC_RUNTIME_OPENCV, "opencv_python"},
     {PROC_RUNTIME_OPENCV, "opencv_python_headless"},
+    {PROC_RUNTIME_LITERT, "ai_edge_litert"},
+    {PROC_RUNTIME_LITERT, "tflite_runtime"},
+    {PROC_RUNTIME_EXECUTORCH, "executorch"},
     {PROC_RUNTIME_NUMBA, "numba"},
     {PROC_RUNTIME_POLARS, "polars"},
 };
@@ -143,6 +157,8 @@ int proc_parse_maps_line(const char *line, const char **ret_path)
         found = PROC_RUNTIME_OPENBLAS;
     if (found == PROC_RUNTIME_NUMBA && !strstr(path, "/numba/")) /* its files have common names */
         found = -ENOENT;
+    if (found == PROC_RUNTIME_LITERT && strstr(path, "/tensorflow/lite/"))
+        found = -ENOENT; /* every `import tensorflow` loads it */
     if (found >= 0)
         *ret_path = path;
     return found;
@@ -173,19 +189,22 @@ int proc_library_version(const char *path, char ret_version[PROC_VERSION_MAX])
     return release ? copy_version(release + 2, ret_version) : -ENOENT; /* libopenblasp-r0.3.21.so */
 }
 
-/* True for NAME-VERSION.dist-info of a package that contains @runtime. */
-static bool match_dist_info(const char *entry, enum proc_runtime runtime,
-                            char ret_version[PROC_VERSION_MAX])
+enum match { MATCH_NONE, MATCH_RUNTIME, MATCH_FOLDER };
+
+/* Is @entry NAME-VERSION.dist-info of a package that contains @runtime? MATCH_FOLDER: @library lies
+ * in a folder of the package's name. */
+static enum match match_dist_info(const char *entry, enum proc_runtime runtime, const char *library,
+                                  char ret_version[PROC_VERSION_MAX])
 {
     const char *dash = strchr(entry, '-');
     const char *end = dash ? strstr(dash, ".dist-info") : NULL;
     size_t n;
 
     if (!end)
-        return false;
+        return MATCH_NONE;
     n = (size_t)(end - dash - 1);
     if (n == 0 || n >= PROC_VERSION_MAX)
-        return false;
+        return MATCH_NONE;
     for (size_t i = 0; i < ARRAY_LEN(packages); i++) {
         size_t len = strlen(packages[i].name);
 
@@ -193,10 +212,11 @@ static bool match_dist_info(const char *entry, enum proc_runtime runtime,
             memcmp(entry, packages[i].name, len) == 0) {
             memcpy(ret_version, dash + 1, n);
             ret_version[n] = '\0';
-            return true;
+            return strncmp(library, entry, len) == 0 && library[len] == '/' ? MATCH_FOLDER
+                                                                            : MATCH_RUNTIME;
         }
     }
-    return false;
+    return MATCH_NONE;
 }
 
 /*
@@ -225,8 +245,8 @@ static int package_version(int root, pid_t pid, const char *path, enum proc_runt
 {
     const char *packages_dir = strstr(path, "-packages/"); /* site-packages, dist-packages */
     char name[FILE_PATH_MAX];
+    enum match match = MATCH_NONE;
     struct dirent *entry;
-    bool found = false;
     DIR *dir;
     int fd;
 
@@ -241,10 +261,17 @@ static int package_version(int root, pid_t pid, const char *path, enum proc_runt
         close_fd(fd);
         return -ENOENT;
     }
-    for (unsigned i = 0; i < ENTRIES_MAX && !found && (entry = readdir(dir)); i++)
-        found = match_dist_info(entry->d_name, runtime, ret_version);
+    for (unsigned i = 0; i < ENTRIES_MAX && match < MATCH_FOLDER && (entry = readdir(dir)); i++) {
+        char version[PROC_VERSION_MAX] = "";
+        enum match m = match_dist_info(entry->d_name, runtime, packages_dir + 10, version);
+
+        if (m > match) {
+            memcpy(ret_version, version, sizeof(version));
+            match = m;
+        }
+    }
     closedir(dir);
-    return found ? 0 : -ENOENT;
+    return match ? 0 : -ENOENT;
 }
 
 /* Only a runtime's @first file is looked up beside its package. */
@@ -253,7 +280,8 @@ static void find_version(int root, pid_t pid, const char *path, enum proc_runtim
 {
     if (!first || package_version(root, pid, path, runtime, ret_version) < 0)
         proc_library_version(path, ret_version);
-    if (runtime == PROC_RUNTIME_OPENBLAS && !strchr(ret_version, '.'))
+    if ((runtime == PROC_RUNTIME_OPENBLAS || runtime == PROC_RUNTIME_XNNPACK) &&
+        !strchr(ret_version, '.'))
         ret_version[0] = '\0'; /* libblas.so.3, libopenblas.so.0: of the interface */
 }
 
