@@ -129,7 +129,7 @@ def test_a_library_that_shares_pytorchs_openmp_meets_the_programs_number(torch_p
     program.follows(5)
     own = program.ask("own")
     # What its first lines would meet: no safe point of the interpreter is in between.
-    program.tell("copy, path = openmp(), lightgbm_path(); ctypes.CDLL(path); say('met', copy.omp_get_max_threads())")
+    program.tell("copy, path = openmp(), lightgbm_path(); ctypes.CDLL(path); say('met', copy.omp_get_max_threads_())")
     assert program.expect("met")[1] == own
     program.tell("import lightgbm; say('imported')")
     program.expect("imported")
@@ -149,6 +149,60 @@ def test_a_number_that_a_library_has_set_is_left_alone(torch_program):
         assert program.ask("number()", "torch.get_num_threads()") == ["3", "3"]
     program.tell("limits.restore_original_limits()")
     eventually(lambda: program.ask("number()") == "7")
+
+
+def test_a_limit_on_blas_that_ends_after_the_next_target_puts_back_the_programs_own_number(torch_program):
+    """threadpoolctl puts back the numbers of all libraries, as scikit-learn has it do around its fits."""
+    program = torch_program()
+    program.shown()
+    program.tell("import threadpoolctl")
+    program.tell("told = lambda: [x['num_threads'] for x in threadpoolctl.threadpool_info() if x['filepath'] == openmp()._name]")
+    for before, after in ((5, 7), (1, 3), (3, 1)):
+        program.follows(before)
+        program.tell("limits = threadpoolctl.threadpool_limits(1, user_api='blas')")
+        assert program.ask("number()") == str(before)
+        program.follows(after)
+        assert program.ask("*told()", "own") == [program.ask("own")] * 2
+        program.tell("limits.restore_original_limits()")
+        eventually(lambda: program.ask("number()") == str(after))
+    program.becomes(note="")
+
+
+def test_a_limit_of_threadpoolctl_that_is_the_target_holds_too(torch_program):
+    program = torch_program()
+    program.shown()
+    program.follows(3)
+    program.tell("import threadpoolctl; limits = threadpoolctl.threadpool_limits(3, user_api='openmp')")
+    assert program.ask("number()") == "3"
+    program.set(6)
+    for _ in range(20):
+        assert program.ask("number()") == "3"
+    program.tell("limits.restore_original_limits()")
+    eventually(lambda: program.ask("number()") == "6")
+
+
+WITHOUT_GIL = """if True:
+    import ctypes, runpy, struct, sys
+    text = ctypes.create_string_buffer(sys.version.replace(" (", " free-threading build (", 1).encode())
+    function = ctypes.cast(ctypes.pythonapi.Py_GetVersion, ctypes.c_void_p).value
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(function & -4096), 8192, 7) == 0
+    ctypes.memmove(function, struct.pack("<2sQs", b"\\x48\\xb8", ctypes.addressof(text), b"\\xc3"), 11)  # mov $text, %rax; ret
+    sys.argv[:] = sys.argv[1:]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_an_interpreter_without_a_gil_is_left_alone(run):  # noqa: F811
+    """One that says that it is; TIDE_PYTHON_NOGIL names a real one with PyTorch."""
+    real = os.environ.get("TIDE_PYTHON_NOGIL")
+    program = run(*([real] if real else [TORCH_PYTHON, "-c", WITHOUT_GIL]), WORK, backend="pytorch")
+    program.expect("begun", guard=LONG_S)
+    row = program.becomes(malleable=False)
+    assert row["note"] == "moldable: Python without a GIL"
+    program.set(1)
+    for _ in range(20):
+        assert program.ask("numbers()") == program.ask("f'{own} {own}'")
+    assert program.row()["note"] == row["note"]
 
 
 def test_a_main_thread_in_a_lock_keeps_nobody_waiting(torch_program):

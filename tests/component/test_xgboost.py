@@ -103,6 +103,34 @@ def test_a_limit_of_threadpoolctl_holds_until_it_ends(program):
     started.becomes(note="")
 
 
+def test_a_limit_on_blas_that_ends_after_the_next_target_puts_back_the_programs_own_number(program):
+    """threadpoolctl puts back the numbers of all libraries, as scikit-learn has it do around its fits."""
+    started = program()
+    started.tell("import threadpoolctl")
+    started.tell("told = lambda: [x['num_threads'] for x in threadpoolctl.threadpool_info() if x['filepath'] == copy()._name]")
+    for before, after in ((5, 7), (1, 3), (3, 1)):
+        started.follows(before)
+        started.tell("limits = threadpoolctl.threadpool_limits(1, user_api='blas')")
+        assert started.ask("number()") == str(before)
+        started.follows(after)
+        assert started.ask("*told()", "own") == [started.ask("own")] * 2
+        started.tell("limits.restore_original_limits()")
+        eventually(lambda: started.ask("number()") == str(after))
+    started.becomes(note="")
+
+
+def test_a_limit_of_threadpoolctl_that_is_the_target_holds_too(program):
+    started = program()
+    started.follows(3)
+    started.tell("import threadpoolctl; limits = threadpoolctl.threadpool_limits(3, user_api='openmp')")
+    assert started.ask("number()") == "3"
+    started.set(6)
+    for _ in range(20):
+        assert started.ask("number()") == "3"
+    started.tell("limits.restore_original_limits()")
+    eventually(lambda: started.ask("number()") == "6")
+
+
 def test_scikit_learn_may_share_its_openmp_and_others_may_not(program, tmp_path):
     started = program()
     started.follows(3)

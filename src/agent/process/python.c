@@ -2,6 +2,7 @@
 #include "agent/process/python.h"
 
 #include "agent/compat.h"
+#include "agent/process/objects.h"
 
 #include "base/clock.h"
 
@@ -13,17 +14,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LONG_NS (50 * NS_PER_MS)
+#define LONG_NS     (50 * NS_PER_MS)
+#define ANSWERS_MAX 8
 
 bool python_is_here(void)
 {
     typedef int (*is_initialized_fn)(void);
-    typedef const char *(*version_fn)(void);
     is_initialized_fn is_initialized = (is_initialized_fn)dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+
+    return is_initialized && is_initialized();
+}
+
+bool python_has_gil(void)
+{
+    typedef const char *(*version_fn)(void);
     version_fn version = (version_fn)dlsym(RTLD_DEFAULT, "Py_GetVersion");
 
-    /* Without a GIL other threads are anywhere while the main thread is at its safe point. */
-    return is_initialized && version && is_initialized() && !strstr(version(), "free-threading");
+    return python_is_here() && version && !strstr(version(), "free-threading");
 }
 
 bool python_call_soon(int (*fn)(void *), void *arg)
@@ -33,7 +40,7 @@ bool python_call_soon(int (*fn)(void *), void *arg)
     static is_initialized_fn is_initialized;
     static add_fn add; /* dlsym() takes the loader's lock: once */
 
-    if (!add && python_is_here()) {
+    if (!add && python_has_gil()) {
         is_initialized = (is_initialized_fn)dlsym(RTLD_DEFAULT, "Py_IsInitialized");
         add = (add_fn)dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
     }
@@ -81,6 +88,75 @@ bool python_sleeps_long(void)
         return false;
     }
     return now_ns - since_ns >= LONG_NS;
+}
+
+/* ---- ctypes ---- */
+
+static struct {
+    const void *real, *ours;
+} answers[ANSWERS_MAX];
+static _Atomic unsigned n_answers;
+static void *(*lookup)(void *handle, const char *name); /* what ctypes' slot held */
+
+/* In place of dlsym(). A thread of the program; errno and dlerror() are the real function's. */
+static void *answer(void *handle, const char *name)
+{
+    void *found = lookup(handle, name);
+
+    for (unsigned i = 0; found && i < atomic_load(&n_answers); i++)
+        if (answers[i].real == found)
+            return (void *)answers[i].ours;
+    return found;
+}
+
+void python_add_answer(const void *real, const void *ours)
+{
+    unsigned n = atomic_load(&n_answers);
+
+    if (n < ANSWERS_MAX) {
+        answers[n].real = real;
+        answers[n].ours = ours;
+        atomic_store(&n_answers, n + 1);
+    }
+}
+
+struct ctypes {
+    struct object object;
+    uintptr_t slot; /* of dlsym(); 0: none */
+};
+
+static void take_lookup(void *arg, const struct import *import)
+{
+    if (import->is_slot && strcmp(import->name, "dlsym") == 0)
+        ((struct ctypes *)arg)->slot = import->slot;
+}
+
+static int find_ctypes(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    struct ctypes *found = arg;
+
+    (void)size;
+    object_read(&found->object, info);
+    if (!found->object.dynamic || strncmp(object_file(&found->object), "_ctypes.", 8) != 0)
+        return 0;
+    object_imports(&found->object, take_lookup, found);
+    return 1;
+}
+
+void python_answer_ctypes(void)
+{
+    struct ctypes found = {.slot = 0};
+    uintptr_t held;
+
+    if (lookup || !each_object(find_ctypes, &found) || !found.slot)
+        return;
+    held = slot_held(found.slot);
+    /* Not bound yet: ld.so would look for the same function. */
+    if (held >= found.object.start && held < found.object.end)
+        held = (uintptr_t)dlsym;
+    lookup = (void *(*)(void *, const char *))pointer_to(held);
+    if (!slot_write(&found.object, found.slot, (uintptr_t)answer))
+        lookup = NULL; /* ld.so is not done: again in a moment */
 }
 
 /* ---- the interpreter's objects ---- */

@@ -8,8 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is CPython in this process, initialized, and with a GIL? Any thread. */
+/* Is CPython in this process, and initialized? Any thread. */
 bool python_is_here(void);
+
+/*
+ * … and with a GIL? Without one other threads are anywhere while the main thread is at its safe
+ * point. False for a build that may have none (3.13t), also while it has one. Any thread.
+ */
+bool python_has_gil(void);
 
 /*
  * Runs @fn once, on Python's main thread and with the GIL, as soon as that thread comes to a safe
@@ -26,6 +32,18 @@ bool python_call_soon(int (*fn)(void *), void *arg);
  * Control thread.
  */
 bool python_sleeps_long(void);
+
+/* ---- ctypes ---- */
+
+/*
+ * Whoever looks up the function at @real through ctypes, as threadpoolctl does, gets @ours from now
+ * on, once python_answer_ctypes() has found ctypes. Control thread; both last as long as the
+ * process.
+ */
+void python_add_answer(const void *real, const void *ours);
+
+/* Looks for ctypes among the loaded objects, until it is found. Control thread. */
+void python_answer_ctypes(void);
 
 /* ---- the interpreter's objects ---- */
 

@@ -31,6 +31,8 @@ void safe_number_free(struct safe_number *n)
 {
     int unseen = NUMBER_UNSEEN;
 
+    if (python_is_here() && !python_has_gil())
+        safe_number_fix(n, "moldable: Python without a GIL");
     if (atomic_compare_exchange_strong(&n->may, &unseen, NUMBER_FREE))
         atomic_fetch_add(&n->wanted, 1);
 }
@@ -91,11 +93,32 @@ void safe_number_look(struct safe_number *n)
         return;
     each_object(look_at, &look);
     atomic_store(&n->loads, look.loads);
+    python_answer_ctypes();
 }
 
 bool safe_number_all_seen(const struct safe_number *n)
 {
     return atomic_load(&n->loads) == objects_loaded();
+}
+
+/* ---- ctypes ---- */
+
+uint32_t safe_number_told(const struct safe_number *n, uint32_t held)
+{
+    return held == atomic_load(&n->ours) && !atomic_load(&n->limit) ? atomic_load(&n->own) : held;
+}
+
+uint32_t safe_number_given(struct safe_number *n, uint32_t number)
+{
+    uint32_t own = atomic_load(&n->own);
+    bool puts_back = number == own;
+
+    if (own == 0)
+        return number;
+    atomic_store(&n->limit, puts_back ? 0 : number);
+    if (puts_back && (atomic_load(&n->forked) || atomic_load(&n->may) != NUMBER_FREE))
+        atomic_store(&n->ours, own);
+    return puts_back ? atomic_load(&n->ours) : number;
 }
 
 /* ---- the safe point ---- */
@@ -127,12 +150,15 @@ static void ask(struct safe_number *n)
 bool safe_number_settled(struct safe_number *n)
 {
     int may = atomic_load(&n->may);
+    bool sleeps;
 
     if (may == NUMBER_UNSEEN || (may == NUMBER_FIXED && !atomic_load(&n->own)) ||
         atomic_load(&n->placed) == atomic_load(&n->wanted))
         return true;
     ask(n);
-    return python_sleeps_long() && (!n->sleeper_is_safe || n->sleeper_is_safe());
+    sleeps = python_sleeps_long() && (!n->sleeper_is_safe || n->sleeper_is_safe());
+    atomic_store(&n->sleeps, sleeps);
+    return sleeps;
 }
 
 bool safe_number_apply(struct safe_number *n, const struct agent_target *target)
@@ -152,6 +178,16 @@ void safe_number_watch(struct safe_number *n)
         ask(n); /* the library may have put the number back */
 }
 
+/* How many threads the main thread's next piece of work has. */
+static uint32_t active(const struct safe_number *n)
+{
+    bool unplaced = atomic_load(&n->placed) != atomic_load(&n->wanted);
+
+    if (atomic_load(&n->theirs))
+        return atomic_load(&n->held);
+    return unplaced && atomic_load(&n->sleeps) ? safe_number_wanted(n) : atomic_load(&n->ours);
+}
+
 bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
 {
     uint32_t own = atomic_load(&n->own), shown = own ? own : limit_affinity_cpus();
@@ -162,7 +198,7 @@ bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
     b->malleable = may == NUMBER_FREE;
     b->max_intra = b->malleable ? most(n) : shown;
     b->target_intra = b->malleable ? safe_number_wanted(n) : shown;
-    b->active_intra = own ? atomic_load(atomic_load(&n->theirs) ? &n->held : &n->ours) : shown;
+    b->active_intra = own ? active(n) : shown;
     snprintf(b->name, sizeof(b->name), "%s", n->name);
     snprintf(b->version, sizeof(b->version), "%s", n->version);
     snprintf(b->note, sizeof(b->note), "%s",

@@ -5,6 +5,10 @@
  *
  *   control thread: target, or a library that shares the runtime -> wanted -> asks for a safe point
  *   main thread:    at_safe_point() of the backend -> reads and sets the number -> placed
+ *
+ * threadpoolctl asks OpenMP for the number through ctypes, sets another, and later puts back what
+ * it was told. On the main thread it is told the program's own number, not the target's, so that it
+ * puts back no old target.
  */
 #pragma once
 
@@ -38,11 +42,13 @@ struct safe_number {
     _Atomic int may;
     _Atomic bool asked;      /* for a safe point */
     _Atomic bool theirs;     /* a library has set another number for the moment */
+    _Atomic bool sleeps;     /* the main thread takes what is wanted before it works again */
     _Atomic bool forked;     /* the child of a fork, in which the agent does not run */
     _Atomic uint32_t own;    /* the main thread's number for the program; 0: not known yet */
     _Atomic uint32_t sized;  /* the user's or the program's choice: never more; 0: none */
     _Atomic uint32_t ours;   /* the number that it was given */
     _Atomic uint32_t held;   /* … and that it had at the last safe point */
+    _Atomic uint32_t limit;  /* set through ctypes, until the own number is put back; 0: none */
     _Atomic uint32_t target; /* 0: none */
     _Atomic uint64_t loads;  /* objects loaded when all had been looked at; 0: not all */
     _Atomic uint64_t wanted; /* grows with each change of what is asked for */
@@ -53,7 +59,7 @@ struct safe_number {
 /* The number that the main thread is to have. Any thread. */
 uint32_t safe_number_wanted(const struct safe_number *n);
 
-/* From now on targets count, unless it is fixed. Control thread. */
+/* From now on targets count, unless it is fixed. Without a GIL it becomes fixed. Control thread. */
 void safe_number_free(struct safe_number *n);
 
 /* From now on it is the program's own number. Any thread; the first note stays. */
@@ -68,6 +74,13 @@ void safe_number_meet(struct safe_number *n, const struct object *o);
  */
 void safe_number_look(struct safe_number *n);
 bool safe_number_all_seen(const struct safe_number *n);
+
+/*
+ * For the functions that ctypes gets, on the main thread: what the program is told where the
+ * runtime holds @held, and what the runtime is to hold where the program sets @number.
+ */
+uint32_t safe_number_told(const struct safe_number *n, uint32_t held);
+uint32_t safe_number_given(struct safe_number *n, uint32_t number);
 
 /* The rest is for the backend's entries of the same names. */
 bool safe_number_apply(struct safe_number *n, const struct agent_target *target);

@@ -32,8 +32,8 @@ def copy():
 
 
 def number():
-    """The calling thread's number for its next region."""
-    return copy().omp_get_max_threads()
+    """The calling thread's number for its next region: by Fortran's name, ctypes is told the program's own by the other."""
+    return copy().omp_get_max_threads_()
 
 
 own = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))  # the agent may have changed it already

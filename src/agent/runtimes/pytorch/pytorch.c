@@ -8,6 +8,7 @@
 #include "agent/compat.h"
 #include "agent/process/number.h"
 #include "agent/process/objects.h"
+#include "agent/process/python.h"
 
 #include "base/cleanup.h"
 
@@ -50,6 +51,7 @@ static struct {
 struct search {
     struct pytorch_real real;
     uintptr_t openmp; /* what PyTorch's slot for omp_set_num_threads holds */
+    uintptr_t openmp_get;
     bool cpu, python;
     bool unfinished, foreign; /* some slot holds what it should not, for the moment, for good */
     struct stub {
@@ -139,8 +141,10 @@ static int find_python(struct dl_phdr_info *info, size_t size, void *arg)
 
     (void)size;
     object_read(&o, info);
-    if (s->openmp >= o.start && s->openmp < o.end)
+    if (s->openmp >= o.start && s->openmp < o.end) {
         snprintf(known.soname, sizeof(known.soname), "%s", object_soname(&o));
+        s->openmp_get = object_defines(&o, "omp_get_max_threads");
+    }
     if (!o.dynamic || strcmp(object_file(&o), "libtorch_python.so") != 0)
         return 0;
     s->object = o;
@@ -176,11 +180,16 @@ static void find(uint64_t loads)
         return;
     }
     s.real.set_openmp = (void (*)(int))pointer_to(s.openmp);
+    s.real.get_openmp = (int (*)(void))pointer_to(s.openmp_get);
     pytorch_real = s.real;
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < s.n; i++)
         if (!slot_write(&s.stubs[i].object, s.stubs[i].slot, s.stubs[i].ours))
             return; /* ld.so is not done: again in a moment */
+    if (s.openmp_get) {
+        python_add_answer(pointer_to(s.openmp), (const void *)pytorch_set_openmp);
+        python_add_answer(pointer_to(s.openmp_get), (const void *)pytorch_get_openmp);
+    }
     safe_number_free(&pytorch);
 }
 

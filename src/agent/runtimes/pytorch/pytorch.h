@@ -17,6 +17,7 @@ struct pytorch_real {
     bool (*in_region)(void); /* at::in_parallel_region */
     void (*set_openmp)(int); /* omp_set_num_threads of the copy that PyTorch uses */
     void *backward;          /* torch::autograd::Engine::execute; NULL: nobody counts */
+    int (*get_openmp)(void); /* omp_get_max_threads of that copy */
 };
 
 extern struct safe_number pytorch;
@@ -32,6 +33,8 @@ bool pytorch_at_safe_point(void);
 int pytorch_get_number(void);
 void pytorch_set_number(int n);
 void pytorch_init(void);
+int pytorch_get_openmp(void); /* ctypes' */
+void pytorch_set_openmp(int n);
 #if defined(__x86_64__)
 void pytorch_backward(void); /* in assembler: for any arguments */
 #endif

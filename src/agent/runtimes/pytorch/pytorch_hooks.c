@@ -87,7 +87,7 @@ static bool take_number(void)
 {
     uint32_t own = atomic_load(&pytorch.own), ours = atomic_load(&pytorch.ours);
     uint32_t held = (uint32_t)pytorch_real.get_number(), want;
-    bool theirs = held != ours && held != own;
+    bool theirs = atomic_load(&pytorch.limit) || (held != ours && held != own);
 
     /* threadpoolctl, or a library's omp_set_num_threads(): until it puts back what it has found. */
     atomic_store(&pytorch.held, held);
@@ -139,7 +139,7 @@ __attribute__((noinline, cold)) static int get_changed(int held)
     bool again =
         atomic_load(&pytorch.forked) || compiles() || atomic_load(&pytorch.may) == NUMBER_FIXED;
 
-    if (is_main && (uint32_t)held == ours) {
+    if (is_main && (uint32_t)held == ours && !atomic_load(&pytorch.limit)) {
         if (again)
             put_back();
         held = (int)own;
@@ -170,6 +170,7 @@ void pytorch_set_number(int n)
         atomic_store(&pytorch.ours, (uint32_t)n);
         atomic_store(&pytorch.own, (uint32_t)n);
         atomic_store(&pytorch.sized, (uint32_t)n);
+        atomic_store(&pytorch.limit, 0);
         atomic_fetch_add(&pytorch.wanted, 1);
         if (!atomic_load(&pytorch.forked))
             agent_notify();
@@ -186,6 +187,18 @@ void pytorch_init(void)
         pytorch_real.init();
     else
         pytorch_real.set_number((int)atomic_load(is_main ? &pytorch.ours : &fresh));
+}
+
+int pytorch_get_openmp(void)
+{
+    int held = pytorch_real.get_openmp();
+
+    return is_main ? (int)safe_number_told(&pytorch, (uint32_t)held) : held;
+}
+
+void pytorch_set_openmp(int n)
+{
+    pytorch_real.set_openmp(is_main ? (int)safe_number_given(&pytorch, (uint32_t)n) : n);
 }
 
 /* ---- the unit of work ---- */

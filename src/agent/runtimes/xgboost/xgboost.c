@@ -23,6 +23,8 @@
 #include <unistd.h>
 
 static bool at_safe_point(void), sleeper_is_safe(void), shares(const struct object *o);
+static int told_number(void);
+static void give_number(int n);
 
 static struct safe_number xgboost = {
     .name = "xgboost",
@@ -103,8 +105,11 @@ static void find(void)
         safe_number_fix(&xgboost, "moldable: XGBoost without libgomp");
     else if (!stack_prepare())
         safe_number_fix(&xgboost, "moldable: nothing tells when XGBoost is at work");
-    else
+    else {
+        python_add_answer((const void *)known.get_number, (const void *)told_number);
+        python_add_answer((const void *)known.set_number, (const void *)give_number);
         safe_number_free(&xgboost);
+    }
 }
 
 /*
@@ -178,7 +183,7 @@ static bool take_number(void)
 {
     uint32_t held = (uint32_t)known.get_number(), want;
 
-    bool theirs = held != atomic_load(&xgboost.ours);
+    bool theirs = atomic_load(&xgboost.limit) || held != atomic_load(&xgboost.ours);
 
     atomic_store(&xgboost.held, held);
     atomic_store(&xgboost.theirs, theirs); /* threadpoolctl's, until that puts back what was here */
@@ -206,6 +211,19 @@ static bool at_safe_point(void)
     if (known.in_region() || !stack_is_free_of(known.start, known.end))
         return false;
     return (atomic_load(&xgboost.own) || meet()) && take_number();
+}
+
+/* What ctypes gets in place of libgomp's functions. */
+static int told_number(void)
+{
+    int held = known.get_number();
+
+    return is_main ? (int)safe_number_told(&xgboost, (uint32_t)held) : held;
+}
+
+static void give_number(int n)
+{
+    known.set_number(is_main ? (int)safe_number_given(&xgboost, (uint32_t)n) : n);
 }
 
 /* ---- targets: the control thread ---- */
