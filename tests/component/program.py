@@ -30,16 +30,18 @@ def plain(*command, **env):
 class Program:
     """A program with the agent, which makes a job for itself; told what to do through stdin.
 
-    @backend: whose row is asked for.
+    @backend: whose row is asked for. @options: it is begun by `tide run` with them, as users do.
     """
 
-    def __init__(self, tided, build_dir, *command, backend=None, **env):
+    def __init__(self, tided, build_dir, *command, backend=None, options=None, **env):
         self.tided, self.backend, self.words = tided, backend, queue.Queue()
+        agent = {"LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
+                 "TIDE_SOCKET": str(tided.dir / "agent.sock")}
+        if options is not None:
+            command, agent = [build_dir / "tide", "run", *options, "--", *command], {"TIDE_DIR": str(tided.dir)}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, bufsize=1,
-            env={**os.environ, **WAITS, "LD_PRELOAD": str(build_dir / "libtide-agent.so"), "TIDE_MAX": "8",
-                 "TIDE_SOCKET": str(tided.dir / "agent.sock"), **env})
+            text=True, bufsize=1, env={**os.environ, **WAITS, **agent, **env})
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self):

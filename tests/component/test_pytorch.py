@@ -67,7 +67,9 @@ def test_other_threads_have_stocks_number(torch_program):
     program.shown()
     program.follows(5)
     own = program.ask("own")
+    assert program.becomes(active=5)["note"] == ""
     assert program.ask("elsewhere(number)", "elsewhere(torch.get_num_threads)", "number()") == [own, own, "5"]
+    program.becomes(note="other threads than the main one keep their number")
     # In PyTorch a number set by one thread is that of threads that begin later.
     assert program.ask("elsewhere(lambda: torch.set_num_threads(3))", "elsewhere(number)", "number()",
                "torch.get_num_threads()") == ["None", "3", "5", own]
@@ -166,13 +168,9 @@ def test_a_limit_on_blas_that_ends_after_the_next_target_puts_back_the_programs_
         program.tell("limits.restore_original_limits()")
         eventually(lambda: program.ask("number()") == str(after))
     program.becomes(note="")
-
-
-def test_a_limit_of_threadpoolctl_that_is_the_target_holds_too(torch_program):
-    program = torch_program()
-    program.shown()
+    # A limit that is the target's number holds, too.
     program.follows(3)
-    program.tell("import threadpoolctl; limits = threadpoolctl.threadpool_limits(3, user_api='openmp')")
+    program.tell("limits = threadpoolctl.threadpool_limits(3, user_api='openmp')")
     assert program.ask("number()") == "3"
     program.set(6)
     for _ in range(20):

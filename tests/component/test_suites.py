@@ -24,7 +24,8 @@ WHICH = {"scikit-learn": ("--pyargs sklearn.ensemble sklearn.cluster sklearn.met
          "estimators": (SUITES / "estimators.py", 10, None), "operators": (SUITES / "operators.py", 8, None),
          "numpy": ("--pyargs numpy.linalg numpy.fft", 4, None),
          "scipy": ("--pyargs scipy.linalg scipy.fft", 100, None),
-         "joblib": ("--pyargs joblib", 20, "--pyargs joblib.test.test_parallel")}
+         "joblib": ("--pyargs joblib", 20, "--pyargs joblib.test.test_parallel"),
+         "onnx": (SUITES / "onnx_cases.py", 20, None)}
 # Two of joblib's ask OpenBLAS for its number, which is the target: docs/design/55-openblas.md, "What falls short".
 LEFT_OUT = {"joblib": ["-k", "not threadpool_limitation_in_child_loky and not threadpool_limitation_in_child_context"]}
 pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with these packages")

@@ -117,12 +117,9 @@ def test_a_limit_on_blas_that_ends_after_the_next_target_puts_back_the_programs_
         started.tell("limits.restore_original_limits()")
         eventually(lambda: started.ask("number()") == str(after))
     started.becomes(note="")
-
-
-def test_a_limit_of_threadpoolctl_that_is_the_target_holds_too(program):
-    started = program()
+    # A limit that is the target's number holds, too.
     started.follows(3)
-    started.tell("import threadpoolctl; limits = threadpoolctl.threadpool_limits(3, user_api='openmp')")
+    started.tell("limits = threadpoolctl.threadpool_limits(3, user_api='openmp')")
     assert started.ask("number()") == "3"
     started.set(6)
     for _ in range(20):

@@ -202,9 +202,10 @@ bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
     snprintf(b->name, sizeof(b->name), "%s", n->name);
     snprintf(b->version, sizeof(b->version), "%s", n->version);
     snprintf(b->note, sizeof(b->note), "%s",
-             !b->malleable             ? n->note
-             : atomic_load(&n->theirs) ? "a library has set the number of threads itself"
-                                       : "");
+             !b->malleable                ? n->note
+             : atomic_load(&n->theirs)    ? "a library has set the number of threads itself"
+             : atomic_load(&n->elsewhere) ? "other threads than the main one keep their number"
+                                          : "");
     return true;
 }
 

@@ -43,6 +43,7 @@ struct safe_number {
     _Atomic bool asked;      /* for a safe point */
     _Atomic bool theirs;     /* a library has set another number for the moment */
     _Atomic bool sleeps;     /* the main thread takes what is wanted before it works again */
+    _Atomic bool elsewhere;  /* other threads use it, too, with numbers of their own */
     _Atomic bool forked;     /* the child of a fork, in which the agent does not run */
     _Atomic uint32_t own;    /* the main thread's number for the program; 0: not known yet */
     _Atomic uint32_t sized;  /* the user's or the program's choice: never more; 0: none */

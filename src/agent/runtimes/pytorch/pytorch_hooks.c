@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Whoever compiles with Inductor has this module; an eager training does not, nor a compiler of
  * another name. */
@@ -183,6 +185,9 @@ void pytorch_set_number(int n)
 /* Threads take the number that was set last, which may be ours for the main thread. */
 void pytorch_init(void)
 {
+    /* Not a thread of OpenMP, which asks within the main one's region. */
+    if (!is_main && syscall(SYS_gettid) != getpid() && !pytorch_real.in_region())
+        atomic_store(&pytorch.elsewhere, true);
     if (!atomic_load(&touched))
         pytorch_real.init();
     else
