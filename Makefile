@@ -5,6 +5,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 # An environment of Python with TensorFlow for demo and benchmarks: the project's own by default.
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
+PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
 .PHONY: all demo demo-docker demo-cluster demo-energy images check check-cluster check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
@@ -78,12 +79,13 @@ reproduction: all
 	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py
 
 soak: all
-	@scripts/setup.sh build check tf221 runtimes
+	@scripts/setup.sh build check tf221 runtimes hosts
 	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
 	@TIDE_SOAK=1 $(BUILD)/tests/unit/test_power_lease
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) $(or $(TIDE_PYTHON_RUNTIMES),.venv-runtimes/bin/python) -m pytest -q tests/runtimes
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) TIDE_PYTHON_HOSTS=$(or $(TIDE_PYTHON_HOSTS),$(abspath .venv-hosts/bin/python)) $(PYTHON_TF) -m pytest -q tests/component/test_hosts.py tests/component/test_suites.py -k "hosts or onnx"
 	@scripts/run-fuzzers.sh 60 build-check/fuzz
 
 clean:

@@ -15,7 +15,8 @@ import sys
 import tempfile
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "requirements"
-PYTHONS = {"tf215": ("3.10", "3.11"), "runtimes": ("3.11", "3.12"), "torch": ("3.11", "3.12")}
+PYTHONS = {"tf215": ("3.10", "3.11"), "runtimes": ("3.11", "3.12"), "torch": ("3.11", "3.12"),
+           "hosts": ("3.11", "3.12")}
 ALL = ("3.10", "3.11", "3.12")
 
 

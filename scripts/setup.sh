@@ -18,6 +18,7 @@
 #                             packages of requirements/WORD.txt
 #     runtimes                the same for runtimes whose pools are sized at start, .venv-runtimes
 #     torch                   the same for PyTorch and other users of OpenMP, .venv-torch; 5 GB
+#     hosts                   Jupyter's kernel, Dask and Ray on top of that, .venv-hosts; 0.3 GB
 #
 # Debian packages are installed as root or through `sudo -n`; otherwise the missing ones are listed
 # with the command that installs them, and the exit status is 1. The settings of apt and pip are
@@ -121,13 +122,14 @@ venv_is_good() {
     local package=tensorflow/libtensorflow_framework.so.2
     [ "$1" != runtimes ] || package=numba
     [ "$1" != torch ] || package=torch
+    [ "$1" != hosts ] || package=ray
     [ "$(cat "$2/tide-stamp" 2>/dev/null)" = "$(wanted_stamp "$1")" ] &&
         "$2/bin/python" -I -S -c '' 2>/dev/null &&
         compgen -G "$2/lib/python3*/site-packages/$package" >/dev/null
 }
 
 make_venv() {
-    local name=$1 dir=$2 oldest=10 newest=12 python given
+    local name=$1 dir=$2 oldest=10 newest=12 python given below
     given=TIDE_PYTHON_${name^^}
     if [ -n "${!given:-}" ]; then
         "${!given}" -c '' || die "$given=${!given} does not start"
@@ -145,18 +147,24 @@ make_venv() {
     fi
     [ "$name" != tf215 ] || newest=11
     [[ $name != runtimes && $name != torch ]] || oldest=11
-    if ! python=$(find_python $oldest $newest); then
+    if [ "$name" = hosts ]; then
+        python=${TIDE_PYTHON_TORCH:-$root/.venv-torch/bin/python}
+    elif ! python=$(find_python $oldest $newest); then
         [ -n "${PYTHON:-}" ] || install_packages python3 python3-venv
         python=$(find_python $oldest $newest) ||
             die "$(basename "$dir") needs Python 3.$oldest … 3.$newest with its venv module; none of" \
                 "${PYTHON:-python3, python3.10, python3.11, python3.12, /usr/bin/python3} is one." \
                 "Install one and name it: PYTHON=/path/to/python3 make"
     fi
-    say "$(basename "$dir"): $(grep -oE -m 1 '^(tensorflow-cpu|numba|torch)==[0-9.]*' "$root/requirements/$name.txt") with $python"
+    say "$(basename "$dir"): $(grep -oE -m 1 '^(tensorflow-cpu|numba|torch|ray)==[0-9.]*' "$root/requirements/$name.txt") with $python"
     rm -rf "$dir"
     mkdir "$dir"
     : >"$dir/tide-venv"
     "$python" -m venv "$dir"
+    if [ "$name" = hosts ]; then # before pip, which takes what it finds there
+        below=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+        echo "$below" >"$(echo "$dir"/lib/python3*/site-packages)/torch.pth"
+    fi
     # Byte code is made where it is imported: half a minute less of waiting.
     if ! "$dir/bin/python" -m pip install -q --no-compile --disable-pip-version-check \
         --require-hashes -r "$root/requirements/$name.txt" >"$dir/tide-pip.log" 2>&1; then
@@ -291,7 +299,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -313,6 +321,7 @@ for word in "$@"; do
         fi
         ;;
     tf221 | tf218 | tf215 | runtimes | torch) venvs="$venvs $word" ;;
+    hosts) venvs="$venvs torch hosts" ;;
     *) die "unknown word '$word'" ;;
     esac
 done
