@@ -7,6 +7,8 @@ import os
 import pathlib
 import random
 import subprocess
+import sys
+import sysconfig
 import threading
 
 import pytest
@@ -23,8 +25,8 @@ def restless(run):  # noqa: F811
     """A program whose target moves until the test ends."""
     over, threads = threading.Event(), []
 
-    def start():
-        program = run(TORCH_PYTHON, FOLDER / "work.py", backend="pytorch")
+    def start(python=TORCH_PYTHON, **env):
+        program = run(python, FOLDER / "work.py", backend="pytorch", **env)
         program.shown()
         orders = random.Random(17)
 
@@ -61,6 +63,21 @@ def test_children_that_end_at_once(restless):
 def test_four_libraries_in_one_process(restless):
     stock = programs.plain(TORCH_PYTHON, "-c", f"import sys; sys.path.append({str(FOLDER)!r}); import faults; print(*faults.together(5))")
     assert restless().ask("*faults.together(5)") == stock
+
+
+@pytest.mark.skipif(not os.environ.get("TIDE_SOAK"), reason="TIDE_SOAK is not set")
+def test_tensorflow_in_the_same_process(restless):
+    """This Python's, which both kinds of packages have to be made for."""
+    there = subprocess.run([TORCH_PYTHON, "-c", "import sys, sysconfig; print(sys.version_info[:2], sysconfig.get_path('purelib'))"],
+                           check=True, capture_output=True, text=True).stdout.rsplit(maxsplit=1)
+    if there[0] != str(sys.version_info[:2]):
+        pytest.skip("the two environments have different Pythons")
+    env = {"PYTHONPATH": f"{sysconfig.get_path('purelib')}:{there[1]}", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    stock = programs.plain(sys.executable, "-c",
+                           f"import sys; sys.path.append({str(FOLDER)!r}); import faults; print(*faults.beside_tensorflow(5))", **env)
+    program = restless(sys.executable, **env)
+    assert program.ask("*faults.beside_tensorflow(5)") == stock
+    assert {b["name"] for b in program.job()["backends"] if b["malleable"]} >= {"tensorflow", "pytorch", "xgboost"}
 
 
 @pytest.mark.parametrize("end", ["sys.exit(3)", "os._exit(3)", "threading.Thread(target=lambda: os._exit(3)).start() or time.sleep(9)"])

@@ -2,6 +2,7 @@
 """What programs do to themselves: signals without end, exceptions in the middle of a step, other interpreters, other libraries."""
 import os
 import signal
+import sys
 import time
 
 import torch
@@ -94,3 +95,23 @@ def together(rounds):
                    sklearn.cluster.KMeans(4, n_init=1, random_state=0).fit(x).inertia_,
                    float(sklearn.linear_model.Ridge().fit(x, y).coef_.sum()), float((x.T @ x).sum())]
     return [f"{error:.3g}" for error in errors]
+
+
+def beside_tensorflow(rounds):
+    """The same, and TensorFlow in turn with them."""
+    sys.modules["triton"] = None  # a program with its LLVM and TensorFlow's ends
+    import tensorflow as tf
+    x = tf.random.stateless_normal((4000, 64), (1, 2))
+    w, v = (tf.Variable(tf.random.stateless_normal(shape, (3, 4))) for shape in ((64, 256), (256, 1)))
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((tf.nn.relu(x @ w) @ v - tf.reduce_sum(x, 1, keepdims=True)) ** 2)
+        for variable, gradient in zip((w, v), tape.gradient(loss, (w, v))):
+            variable.assign_sub(1e-5 * gradient)
+        return loss
+    errors = []
+    for _ in range(rounds):
+        errors += [f"{float(step()):.3g}" for _ in range(20)][-1:] + together(1)
+    return errors
