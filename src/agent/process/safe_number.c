@@ -27,12 +27,18 @@ uint32_t safe_number_wanted(const struct safe_number *n)
     return target < can ? target : can;
 }
 
+bool safe_number_lacks_gil(struct safe_number *n)
+{
+    if (!python_is_here() || python_has_gil())
+        return false;
+    safe_number_fix(n, "moldable: Python without a GIL");
+    return true;
+}
+
 void safe_number_free(struct safe_number *n)
 {
     int unseen = NUMBER_UNSEEN;
 
-    if (python_is_here() && !python_has_gil())
-        safe_number_fix(n, "moldable: Python without a GIL");
     if (atomic_compare_exchange_strong(&n->may, &unseen, NUMBER_FREE))
         atomic_fetch_add(&n->wanted, 1);
 }

@@ -60,7 +60,11 @@ struct safe_number {
 /* The number that the main thread is to have. Any thread. */
 uint32_t safe_number_wanted(const struct safe_number *n);
 
-/* From now on targets count, unless it is fixed. Without a GIL it becomes fixed. Control thread. */
+/* Fixes it where Python has no GIL, and so no safe points. Returns whether it has none. Control
+ * thread, before anything of the program is changed. */
+bool safe_number_lacks_gil(struct safe_number *n);
+
+/* From now on targets count, unless it is fixed. Control thread. */
 void safe_number_free(struct safe_number *n);
 
 /* From now on it is the program's own number. Any thread; the first note stays. */

@@ -170,6 +170,8 @@ static void find(uint64_t loads)
         each_object(find_python, &s);
     if (s.cpu && (!s.python || s.unfinished || !known.soname[0]) && known.tries++ < TRIES_MAX)
         return; /* the rest is being loaded */
+    if (safe_number_lacks_gil(&pytorch))
+        return;
     for (unsigned i = 0; i < s.n; i++)
         for (unsigned kind = 0; kind < ARRAY_LEN(has); kind++)
             kinds |= (s.stubs[i].ours == has[kind]) << kind;

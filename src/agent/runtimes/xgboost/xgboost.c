@@ -99,6 +99,8 @@ static void find(void)
 
     if (!each_object(find_library, &library) || !library)
         return;
+    if (safe_number_lacks_gil(&xgboost))
+        return;
     if (known.needed[0] && !each_object(find_openmp, &openmp))
         return; /* the program forks: again in a moment */
     if (!openmp || !known.get_number || !known.set_number || !known.in_region)
