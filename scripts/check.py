@@ -190,7 +190,7 @@ def compile_phase(name, compiler, options="", target="", **more):
         export CC={compiler} CXX={dict(gcc='g++', clang='clang++')[compiler]}
         meson setup $([ ! -f {OUT}/{name}/build.ninja ] || echo --reconfigure) \\
             {OUT}/{name} --werror {options}
-        ninja -C {OUT}/{name} {target}""", **more)
+        ninja -C {OUT}/{name} {target}""", limit_s=1200, **more)
 
 
 def unit_phase(name, prefix="", options="", **more):
