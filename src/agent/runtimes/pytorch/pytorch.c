@@ -176,7 +176,7 @@ static void find(uint64_t loads)
         for (unsigned kind = 0; kind < ARRAY_LEN(has); kind++)
             kinds |= (s.stubs[i].ours == has[kind]) << kind;
     if (!s.python || s.unfinished || s.foreign || kinds != 7 || !known.needed[0] ||
-        !known.soname[0]) {
+        !known.soname[0] || !s.openmp_get) {
         safe_number_fix(&pytorch, s.cpu && !s.python ? "moldable: PyTorch without Python"
                                                      : "moldable: an unknown PyTorch");
         return;
@@ -188,10 +188,8 @@ static void find(uint64_t loads)
     for (unsigned i = 0; i < s.n; i++)
         if (!slot_write(&s.stubs[i].object, s.stubs[i].slot, s.stubs[i].ours))
             return; /* ld.so is not done: again in a moment */
-    if (s.openmp_get) {
-        python_add_answer(pointer_to(s.openmp), (const void *)pytorch_set_openmp);
-        python_add_answer(pointer_to(s.openmp_get), (const void *)pytorch_get_openmp);
-    }
+    python_add_answer(pointer_to(s.openmp), (const void *)pytorch_set_openmp);
+    python_add_answer(pointer_to(s.openmp_get), (const void *)pytorch_get_openmp);
     safe_number_free(&pytorch);
 }
 
@@ -232,6 +230,7 @@ static void begin(void)
 /*
  * A new library that shares PyTorch's OpenMP is to meet the program's own number from the first. It
  * builds on OpenMP's alone; PyTorch's functions, which have locks, are called at the safe point.
+ * The control thread may have seen it in the list before.
  */
 static void torch_loaded(const struct object *o)
 {
@@ -240,10 +239,11 @@ static void torch_loaded(const struct object *o)
             begin();
         return;
     }
-    if (atomic_load(&pytorch.may) != NUMBER_FREE || !pytorch_is_changed_here())
+    if (!pytorch_is_changed_here())
         return;
     safe_number_meet(&pytorch, o);
-    if (atomic_load(&pytorch.may) == NUMBER_FIXED)
+    if (atomic_load(&pytorch.may) != NUMBER_FREE &&
+        (uint32_t)pytorch_real.get_openmp() == atomic_load(&pytorch.ours))
         pytorch_real.set_openmp((int)atomic_load(&pytorch.own));
 }
 

@@ -151,10 +151,9 @@ static void xgb_loaded(const struct object *o)
     if (!atomic_load(&present)) {
         if (is_xgboost(o) && python_is_here() && !number_threads_are_bound())
             begin();
-    } else if (is_main && atomic_load(&xgboost.may) == NUMBER_FREE &&
-               atomic_load(&xgboost.ours) != atomic_load(&xgboost.own)) {
-        safe_number_meet(&xgboost, o);
-        if (atomic_load(&xgboost.may) == NUMBER_FIXED &&
+    } else if (is_main && atomic_load(&xgboost.ours) != atomic_load(&xgboost.own)) {
+        safe_number_meet(&xgboost, o); /* the control thread may have met it before */
+        if (atomic_load(&xgboost.may) != NUMBER_FREE &&
             (uint32_t)known.get_number() == atomic_load(&xgboost.ours)) {
             known.set_number((int)atomic_load(&xgboost.own));
             atomic_store(&xgboost.ours, atomic_load(&xgboost.own));
