@@ -167,6 +167,11 @@ uint32_t limit_affinity_cpus(void)
     return scenario->workers;
 }
 
+/* tensorflow_data.c is no part of the model: nothing in it stops or wakes a worker of a pool. */
+void tf_data_after_fork(void)
+{
+}
+
 bool resolve_peek(const void *from, void *to, size_t size)
 {
     memcpy(to, from, size);
