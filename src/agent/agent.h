@@ -61,7 +61,8 @@ static inline void agent_measure(struct proto_ack *ack, uint64_t placed_ns)
 }
 
 extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend,
-    pytorch_backend, xgboost_backend, openblas_backend, ggml_backend, tbb_backend, onnx_backend;
+    pytorch_backend, xgboost_backend, openblas_backend, ggml_backend, tbb_backend, onnx_backend,
+    mkl_backend, blis_backend;
 
 /*
  * The runtimes that the agent knows, up to a NULL; the position is the index in messages. start.c

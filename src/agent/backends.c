@@ -5,8 +5,9 @@
 
 /* One row per runtime. */
 static const struct agent_backend *const backends[] = {
-    &tensorflow_backend, &program_backend, &openmp_backend, &pytorch_backend, &xgboost_backend,
-    &openblas_backend,   &onnx_backend,    &ggml_backend,   &tbb_backend,     NULL};
+    &tensorflow_backend, &program_backend,  &openmp_backend, &pytorch_backend,
+    &xgboost_backend,    &openblas_backend, &onnx_backend,   &ggml_backend,
+    &tbb_backend,        &mkl_backend,      &blis_backend,   NULL};
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
               "each has its index in messages");

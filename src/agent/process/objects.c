@@ -364,3 +364,51 @@ bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value)
         mprotect(slot_of(start), page, PROT_READ);
     return true;
 }
+
+struct taking {
+    const struct object *o;
+    const char *name;
+    uintptr_t real, stub;
+    bool writes;
+    unsigned found, wrong;
+};
+
+/* A slot that is not bound yet leads to the object itself, and will to what the global scope has
+ * first. */
+static bool leads_to(const struct object *o, const char *name, uintptr_t held, uintptr_t real)
+{
+    uintptr_t global;
+
+    if (held == real)
+        return true;
+    global = (uintptr_t)dlsym(RTLD_DEFAULT, name);
+    return held >= o->start && held < o->end && (global == 0 || global == real);
+}
+
+static void take_slot(void *arg, const struct import *import)
+{
+    struct taking *t = arg;
+    uintptr_t held;
+
+    if (!import->is_slot || strcmp(import->name, t->name) != 0)
+        return;
+    t->found++;
+    held = slot_held(import->slot);
+    if (held == t->stub)
+        return;
+    if (t->writes ? !slot_write(t->o, import->slot, t->stub)
+                  : !leads_to(t->o, t->name, held, t->real))
+        t->wrong++;
+}
+
+bool slots_take(const struct object *o, const char *name, const void *real, const void *stub)
+{
+    struct taking t = {.o = o, .name = name, .real = (uintptr_t)real, .stub = (uintptr_t)stub};
+
+    object_imports(o, take_slot, &t);
+    if (!real || t.found == 0 || t.wrong > 0)
+        return false;
+    t.writes = true;
+    object_imports(o, take_slot, &t);
+    return t.wrong == 0;
+}

@@ -84,13 +84,19 @@ void object_imports(const struct object *o, void (*take)(void *arg, const struct
 /* The end of the mapping that @address lies in; 0: none, or it cannot be read. */
 uintptr_t object_mapping_end(uintptr_t address);
 
-/* The address that a slot holds. */
 /* What a slot holds. Any thread. */
 uintptr_t slot_held(uintptr_t slot);
 
 /* Returns false when ld.so may still write to that page. One thread at a time for each object: the
  * control thread, or the one that loads it. */
 bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value);
+
+/*
+ * Puts @stub into the slots with which @o calls its @name, if all of them lead to @real, or would
+ * once ld.so has bound them. Also where @stub is already. Returns false when there is none, or one
+ * leads elsewhere or cannot be written. A thread in the middle of a load: it has the loader's lock.
+ */
+bool slots_take(const struct object *o, const char *name, const void *real, const void *stub);
 
 /* An address as a pointer. */
 const void *pointer_to(uintptr_t address);

@@ -6,20 +6,16 @@
  *
  *   a copy is loaded -> control thread: look() finds its variables -> target -> its number
  */
-#include "agent/agent.h"
-#include "agent/compat.h"
 #include "agent/process/limit.h"
 #include "agent/process/number.h"
-#include "agent/process/objects.h"
 #include "agent/process/python.h"
+#include "agent/runtimes/blas/blas.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COPIES_MAX 8
@@ -29,12 +25,6 @@
 /* The names under which builds have the functions: prefix, suffix. */
 static const char *const spellings[][2] = {
     {"scipy_", "64_"}, {"scipy_", ""}, {"", "64_"}, {"", ""}};
-
-/* Libraries that compute with threads of their own: where one is, OpenBLAS's are no measure of the
- * process. Beginnings of names of files, or of what they are linked with. */
-static const char *const others[] = {"libgomp",       "libomp",      "libiomp5",   "libtensorflow",
-                                     "libtbb",        "libggml",     "polars",     "xla_extension",
-                                     "libjax_common", "onnxruntime", "libllvmlite"};
 
 enum parallel { SEQUENTIAL, PTHREADS, OPENMP, PARALLEL_MAX }; /* openblas_get_parallel() */
 
@@ -54,8 +44,8 @@ static uint64_t seen_loads;
 static uint32_t target; /* 0: none */
 static uint64_t placed_ns;
 static _Atomic bool present;   /* a copy has been loaded */
+static _Atomic bool told;      /* it has been shown */
 static _Atomic bool stays;     /* what is loaded later stays, too: Python unloads nothing */
-static _Atomic bool beside;    /* one of the others is here */
 static _Atomic uint32_t shown; /* the largest copy's number; 0: none */
 static _Atomic uint32_t most;  /* … and the most that it can have */
 static _Atomic bool theirs, any_free, any_fixed;
@@ -68,15 +58,6 @@ static bool is_openblas(const char *path)
 
     return strstr(slash ? slash : path, "openblas") ||
            (strstr(path, "/openblas") && slash && strncmp(slash, "/libblas.so", 11) == 0);
-}
-
-static bool is_other(const struct object *o)
-{
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (strncmp(object_file(o), others[i], strlen(others[i])) == 0 ||
-            object_needs(o, others[i]))
-            return true;
-    return false;
 }
 
 static uintptr_t function(const struct object *o, size_t spelling, const char *name)
@@ -159,8 +140,6 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
     object_read(&o, info);
     if (!o.dynamic)
         return 0;
-    if (is_other(&o))
-        atomic_store(&beside, true);
     if (is_openblas(o.path) && !meet(&o))
         look->unfinished = true;
     return 0;
@@ -236,6 +215,7 @@ static void look(bool changed)
     if (loads != UINT64_MAX && loads != seen_loads && (!seen_loads || atomic_load(&stays)) &&
         each_object(look_at, &look)) /* the first: the program forks */
         seen_loads = look.unfinished ? 0 : look.loads;
+    blas_look_beside();
     place_all(changed);
 }
 
@@ -268,7 +248,7 @@ static bool blas_describe(struct proto_backend *b)
     bool malleable = atomic_load(&any_free);
     uint32_t can = atomic_load(&most);
 
-    if (can < 2 || atomic_load(&beside))
+    if (can < 2)
         return false;
     b->malleable = malleable;
     b->max_intra = can;
@@ -280,7 +260,7 @@ static bool blas_describe(struct proto_backend *b)
              : atomic_load(&theirs)    ? "a library has set the number of threads itself"
              : atomic_load(&any_fixed) ? "a further copy, with OpenMP, is moldable"
                                        : "");
-    return true;
+    return blas_shows(&told, b);
 }
 
 static uint64_t blas_tasks(void)
@@ -301,16 +281,10 @@ static int is_openblas_here(struct dl_phdr_info *info, size_t size, void *arg)
 static bool has_threads(void)
 {
     static const char *const names[] = {"OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS",
-                                        "OMP_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS"};
+                                        "OMP_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", NULL};
+    uint32_t n = blas_variable(names);
 
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        const char *value = getenv(names[i]);
-        long n = value ? strtol(value, NULL, 10) : 0;
-
-        if (n > 0)
-            return n > 1;
-    }
-    return limit_affinity_cpus() > 1;
+    return (n ? n : limit_affinity_cpus()) > 1;
 }
 
 static void begin(void)
