@@ -11,6 +11,7 @@ training, a forest of four trees, a booster's round, eight products of matrices.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -144,6 +145,33 @@ def gemm():
     return step, f"numpy {numpy.__version__}"
 
 
+def products(library):
+    """A step of gemm with another BLAS, @library."""
+    import numpy
+    rng = numpy.random.default_rng(SEED)
+    a, b, c = (rng.standard_normal((512, 512), dtype="float32") for _ in range(3))
+    at_a, at_b, at_c = (x.ctypes.data_as(ctypes.c_void_p) for x in (a, b, c))
+
+    def step():
+        for _ in range(8):
+            library.cblas_sgemm(101, 111, 111, 512, 512, 512, ctypes.c_float(1), at_a, 512, at_b, 512, ctypes.c_float(0), at_c, 512)
+    return step
+
+
+def mkl():
+    library = ctypes.CDLL(str(next(pathlib.Path(sys.prefix, "lib").glob("libmkl_rt.so*"), "libmkl_rt.so")))
+    library.MKL_Set_Dynamic(0)  # else it has no more threads than cores
+    return products(library), "mkl"
+
+
+def blis():
+    library = ctypes.CDLL("libblis.so.4")
+    if "OMP_NUM_THREADS" not in os.environ:  # without a number it has one thread
+        library.bli_thread_set_num_threads(len(os.sched_getaffinity(0)))
+    library.bli_info_get_version_str.restype = ctypes.c_char_p
+    return products(library), f"blis {library.bli_info_get_version_str().decode()}"
+
+
 # ---- a model for ONNX Runtime, as protocol buffers have it (onnx.proto3), without the package onnx ----
 
 def field(number, value):
@@ -215,7 +243,7 @@ def llama():
 
 WORK = {"cnn": torch_training(cnn), "mlp": torch_training(mlp), "lstm": torch_training(lstm),
         "transformer": torch_training(transformer), "forest": forest, "histgb": histgb, "kmeans": kmeans, "xgboost": xgboost,
-        "lightgbm": lightgbm, "gemm": gemm, "ort": ort, "llama": llama}
+        "lightgbm": lightgbm, "gemm": gemm, "mkl": mkl, "blis": blis, "ort": ort, "llama": llama}
 
 
 def main():
@@ -228,7 +256,7 @@ def main():
     args = p.parse_args()
     try:
         step, version = WORK[args.work]()
-    except ModuleNotFoundError as missing:
+    except (ModuleNotFoundError, OSError) as missing:
         sys.exit(f"runtime_work.py: {args.work}: {missing}")
     times = open(args.times, "a", encoding="ascii") if args.times else None
     begin, done = time.monotonic(), 0

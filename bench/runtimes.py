@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runtimes other than TensorFlow under Threadtide: PyTorch, scikit-learn, XGBoost, LightGBM, NumPy, ONNX Runtime, llama.cpp.
+"""Runtimes other than TensorFlow under Threadtide: PyTorch, scikit-learn, XGBoost, LightGBM, NumPy, MKL, BLIS, ONNX Runtime, llama.cpp.
 
     runtimes.py --part idle         `tide run --spin`, no resize / stock: what the agent costs
     runtimes.py --part held         8 threads built, one core: held at 1 / stock, started with 1
@@ -29,15 +29,15 @@ import time
 import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
-# The environment with PyTorch; without it the works that .venv-runtimes has: forest, histgb, kmeans, gemm, ort.
+# The environment with PyTorch; without it the works that .venv-runtimes has: forest, histgb, kmeans, gemm, mkl, blis, ort.
 PYTHON = os.environ.get("TIDE_PYTHON_TORCH") or next(
     (str(path) for path in (harness.ROOT / ".venv-torch/bin/python", harness.ROOT / ".venv-runtimes/bin/python") if path.exists()),
     "")
 BUILT = 8
 NUMBERS = ("OMP_NUM_THREADS", "LLAMA_ARG_THREADS")  # what sizes a work
-PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "LLAMA_")
+PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "BLIS_", "OPENBLAS_", "LLAMA_")
 
-IDLE = dict.fromkeys(("cnn", "transformer", "lstm", "forest", "kmeans", "xgboost", "lightgbm", "gemm", "ort", "llama"), 0.99)
+IDLE = dict.fromkeys(("cnn", "transformer", "lstm", "forest", "kmeans", "xgboost", "lightgbm", "gemm", "mkl", "blis", "ort", "llama"), 0.99)
 HELD = dict.fromkeys(IDLE, 0.98)
 STARTED = {"cnn": 3, "transformer": 3, "mlp": 3, "lstm": 3, "ort": 5, "histgb": 2, "xgboost": 2, "llama": 5}  # joblib counts
 # the cores itself, so that a forest has no more threads than cores

@@ -16,7 +16,7 @@
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
-#     runtimes                the same for runtimes whose pools are sized at start, .venv-runtimes
+#     runtimes                the same for runtimes whose pools are sized at start, and MKL, .venv-runtimes; 2 GB
 #     torch                   the same for PyTorch and other users of OpenMP, .venv-torch; 5 GB
 #     hosts                   Jupyter's kernel, Dask and Ray on top of that, .venv-hosts; 0.3 GB
 #
@@ -36,7 +36,7 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
 docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
 check_packages="g++ clang clang-tidy clang-format libcmocka-dev libeigen3-dev libtbb-dev musl-tools tzdata openssl
-    libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
+    libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make

@@ -18,6 +18,7 @@
  *   MKL, BLIS, NumExpr, OpenBLAS: take OMP_NUM_THREADS when their own variable is missing. joblib
  *     gives each of its workers OMP_, MKL_, OPENBLAS_ … _NUM_THREADS of cores / workers, but not
  *     those that are there already. So each variable less is a worker that is not oversubscribed.
+ *     Without any BLIS computes with one thread.
  *   Go: reads affinity and quota itself, since 1.25 again and again. GOMAXPROCS would end that.
  *   Julia, R: one thread, and two processes of mclapply(), unless the user asks for more; their
  *     variables (JULIA_NUM_THREADS, MC_CORES) could only add threads. Their BLAS: OMP_NUM_THREADS.

@@ -230,7 +230,7 @@ def fake_mkl(tmp_path):
 
 def test_a_call_of_mkl_gets_one_number_however_often_it_asks(program, fake_mkl):
     started, orders = program(fake_mkl()), random.Random(61)
-    started.becomes(malleable=True, max=OWN, version="2026.3.4")
+    started.becomes(malleable=True, max=OWN, version="2026.4")
     started.tell("say('numbers', *in_threads(2, lambda: [answered()]))")
     for _ in range(100):
         started.set(orders.randint(1, OWN), deadline_ms=20)

@@ -205,6 +205,8 @@ static void libraries_are_known_by_their_names(void **state)
     assert_int_equal(runtime_of(MAP "/x/libtide-agent.so (deleted)"), PROC_RUNTIME_AGENT);
     assert_int_equal(runtime_of(MAP "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3"),
                      PROC_RUNTIME_OPENBLAS);
+    assert_int_equal(runtime_of(MAP "/usr/lib/x86_64-linux-gnu/blis-openmp/libblas.so.3"),
+                     PROC_RUNTIME_BLIS);
     assert_int_equal(runtime_of(MAP "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3"), -ENOENT);
     assert_int_equal(runtime_of(MAP "/usr/lib/jvm/j/lib/server/libjvm.so"), PROC_RUNTIME_JVM);
     assert_int_equal(runtime_of(MAP "/v/numba/np/ufunc/omppool.cpython-311.so"),

@@ -132,11 +132,15 @@ const char *proc_runtime_name(enum proc_runtime runtime)
     return names[runtime];
 }
 
-/* Debian's OpenBLAS also lies in openblas-pthread/ under the names of the reference library. */
-static bool is_openblas(const char *path, const char *base)
+/* Debian's OpenBLAS and BLIS also lie in openblas-pthread/, blis-openmp/ … under the names of the
+ * reference library. */
+static int by_folder(const char *path, const char *base)
 {
-    return (strncmp(base, "libblas.so", 10) == 0 || strncmp(base, "liblapack.so", 12) == 0) &&
-           strstr(path, "/openblas");
+    if (strncmp(base, "libblas.so", 10) != 0 && strncmp(base, "liblapack.so", 12) != 0)
+        return -ENOENT;
+    return strstr(path, "/openblas") ? (int)PROC_RUNTIME_OPENBLAS
+           : strstr(path, "/blis-")  ? (int)PROC_RUNTIME_BLIS
+                                     : -ENOENT;
 }
 
 int proc_parse_maps_line(const char *line, const char **ret_path)
@@ -153,8 +157,8 @@ int proc_parse_maps_line(const char *line, const char **ret_path)
         if (strncmp(base, libraries[i].stem, n) == 0 && (base[n] == '.' || base[n] == '-'))
             found = (int)libraries[i].runtime;
     }
-    if (found < 0 && is_openblas(path, base))
-        found = PROC_RUNTIME_OPENBLAS;
+    if (found < 0)
+        found = by_folder(path, base);
     if (found == PROC_RUNTIME_NUMBA && !strstr(path, "/numba/")) /* its files have common names */
         found = -ENOENT;
     if (found == PROC_RUNTIME_LITERT && strstr(path, "/tensorflow/lite/"))

@@ -47,7 +47,7 @@ int mkl_lapack_ask(int domain)
 void mkl_serv_get_version(int *numbers)
 {
     numbers[0] = 2026;
-    numbers[1] = 3;
+    numbers[1] = 0;
     numbers[2] = 4;
 }
 #endif

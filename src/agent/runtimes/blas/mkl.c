@@ -74,12 +74,12 @@ static void begin_call(const void *interface)
 /* In the first call, before the agent runs. */
 static void read_version(void)
 {
-    int numbers[32] = {0}; /* MKLVersion: major, minor, update, then some pointers */
+    int numbers[32] = {0}; /* MKLVersion: 2026, 0, 2 of 2026.2; then some pointers */
 
     if (mkl.version[0] || !layer.get_version)
         return;
     layer.get_version(numbers);
-    snprintf(mkl.version, sizeof(mkl.version), "%d.%d.%d", numbers[0], numbers[1], numbers[2]);
+    snprintf(mkl.version, sizeof(mkl.version), "%d.%d", numbers[0], numbers[2]);
 }
 
 static int max_threads(int domain)
