@@ -124,10 +124,12 @@ void object_read(struct object *o, const struct dl_phdr_info *info)
         } else if (header->p_type == PT_LOAD) {
             o->start = from < o->start ? from : o->start;
             o->end = to > o->end ? to : o->end;
-            if (header->p_flags & PF_X && o->texts++ == 0) {
-                o->text = pointer_to(from);
-                o->text_size = header->p_memsz;
-            }
+            if ((header->p_flags & (PF_W | PF_X)) == PF_W)
+                continue;
+            if (o->n_spans < OBJECT_SPANS_MAX)
+                o->spans[o->n_spans] =
+                    (struct span){from, header->p_filesz, (header->p_flags & PF_X) != 0};
+            o->n_spans++;
         }
     }
 }

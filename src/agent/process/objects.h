@@ -11,6 +11,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define OBJECT_SPANS_MAX 6
+
+/* Code of an object, or constants. */
+struct span {
+    uintptr_t start;
+    size_t size;
+    bool is_code;
+};
+
 /* While dl_iterate_phdr keeps it in place. */
 struct object {
     ElfW(Addr) base;
@@ -19,9 +28,8 @@ struct object {
     uintptr_t relro_start, relro_end; /* ld.so makes it read-only when it is done */
     const ElfW(Dyn) * dynamic;
     bool has_tls;
-    unsigned texts;            /* segments with code */
-    const unsigned char *text; /* the first of them; NULL: none */
-    size_t text_size;
+    struct span spans[OBJECT_SPANS_MAX]; /* code and constants */
+    unsigned n_spans;                    /* there may be more of them */
 };
 
 /* An entry of an object's table of addresses that holds a function. */

@@ -4,13 +4,15 @@
  * stdin, and prints "loaded TEAM": the team of its next region. With -DLIBRARY such a library: its
  * constructor lets a thread of its own run regions of the program and waits for it, with the
  * loader's lock in its hand. With -DLIBRARY -DASKS one that asks for the number of threads, with
- * -DQUIET one that does nothing.
+ * -DQUIET one that does nothing, with -DKEEPS_DATA, -DKEEPS_DATA_BY_A_KEY, -DHAS_A_BARRIER or
+ * -DREADS_THE_VARIABLE one without OpenMP to which the number may matter.
  */
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -24,6 +26,31 @@ int known;
 __attribute__((constructor)) static void ask(void)
 {
     known = omp_get_max_threads();
+}
+#elif defined(KEEPS_DATA) /* a region fills it in, another one rests on it */
+static _Thread_local int own;
+int *data_of_this_thread(void);
+int *data_of_this_thread(void)
+{
+    return &own;
+}
+#elif defined(KEEPS_DATA_BY_A_KEY)
+int keep(pthread_key_t key, void *data);
+int keep(pthread_key_t key, void *data)
+{
+    return pthread_setspecific(key, data);
+}
+#elif defined(HAS_A_BARRIER)
+int meet(pthread_barrier_t *barrier);
+int meet(pthread_barrier_t *barrier)
+{
+    return pthread_barrier_wait(barrier);
+}
+#elif defined(READS_THE_VARIABLE)
+const char *number(void);
+const char *number(void)
+{
+    return getenv("OMP_NUM_THREADS");
 }
 #elif !defined(QUIET)
 static void *regions(void *arg)

@@ -5,6 +5,7 @@
  */
 #include <omp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,6 +23,14 @@ void (*volatile table[])(void (*)(void *), void *, unsigned, unsigned) = {GOMP_p
 #ifdef KEEPS_DATA /* threadprivate: lives as long as a thread of the runtime */
 static int own;
 #pragma omp threadprivate(own)
+#endif
+
+#ifdef KEEPS_DATA_BY_A_KEY
+static pthread_key_t key;
+#endif
+
+#ifdef HAS_A_BARRIER /* for as many threads as its command line said */
+static pthread_barrier_t barrier;
 #endif
 
 #ifdef TELLS_BY_A_JUMP /* a function that ends with the call */
@@ -85,6 +94,13 @@ static void region(void)
     heads = 0;
 #pragma omp parallel reduction(+ : heads)
     heads += rows[omp_get_thread_num()] == 0;
+#elif defined(HAS_A_BARRIER)
+    heads = 0;
+#pragma omp parallel reduction(+ : heads)
+    {
+        heads++;
+        pthread_barrier_wait(&barrier);
+    }
 #else
     heads = 0;
 #pragma omp parallel reduction(+ : heads)
@@ -113,6 +129,13 @@ int main(void)
     cpu_set_t set;
 
     n = sched_getaffinity(0, sizeof(set), &set);
+#elif defined(READS_THE_VARIABLE)
+    n = atoi(getenv("OMP_NUM_THREADS"));
+#elif defined(HAS_A_BARRIER)
+    pthread_barrier_init(&barrier, NULL, 3);
+#elif defined(KEEPS_DATA_BY_A_KEY)
+    pthread_key_create(&key, NULL);
+    pthread_setspecific(key, &heads);
 #elif defined(COUNTS_BY_SYSCONF)
     n = (int)sysconf(_SC_NPROCESSORS_ONLN);
 #endif

@@ -177,16 +177,28 @@ static uintptr_t copied_at(const unsigned char *at)
     return first;
 }
 
+/* The segment of code that @address lies in; NULL. */
+static const struct span *code_of(const struct object *o, uintptr_t address)
+{
+    for (unsigned i = 0; i < o->n_spans && i < OBJECT_SPANS_MAX; i++)
+        if (o->spans[i].is_code && address >= o->spans[i].start &&
+            address - o->spans[i].start < o->spans[i].size)
+            return &o->spans[i];
+    return NULL;
+}
+
 /* The program's numbers, where exactly one place in the code copies them; 0. */
 static uintptr_t find_numbers(const struct object *o)
 {
-    const unsigned char *near = pointer_to(object_defines(o, "dgemm_")), *from, *to;
-    uintptr_t found = 0;
+    uintptr_t near = object_defines(o, "dgemm_"), found = 0;
+    const struct span *code = code_of(o, near);
+    const unsigned char *from, *to;
 
-    if (!near || near < o->text || near >= o->text + o->text_size)
+    if (!code)
         return 0;
-    from = near - o->text > CODE_AROUND ? near - CODE_AROUND : o->text;
-    to = o->text + o->text_size - near > CODE_AROUND ? near + CODE_AROUND : o->text + o->text_size;
+    from = pointer_to(near - code->start > CODE_AROUND ? near - CODE_AROUND : code->start);
+    to = pointer_to(code->start + code->size - near > CODE_AROUND ? near + CODE_AROUND
+                                                                  : code->start + code->size);
     for (; (from = memmem(from, (size_t)(to - from), copying[0], strlen(copying[0]))); from++) {
         uintptr_t numbers = to - from > CODE_MAX ? copied_at(from) : 0;
 

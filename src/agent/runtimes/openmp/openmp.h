@@ -12,6 +12,7 @@
 
 #include "agent/agent.h"
 #include "agent/process/number.h"
+#include "agent/process/objects.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -105,23 +106,47 @@ bool objects_pending(void);
 
 /* ---- openmp_code.c; control thread ---- */
 
-/* A loaded object's code, while dl_iterate_phdr keeps it in place. */
-struct code {
-    const unsigned char *text;
-    size_t text_size;
-    uintptr_t number_got; /* where the addresses of the two functions are; 0: not imported */
-    uintptr_t id_got;
-    bool linked; /* they belong to the procedure linkage table */
+#define CODE_STUBS_MAX 8
+
+enum code_question {
+    CODE_LOOPS = 1, /* are all mentions of the two functions calls of gcc's static loops? */
+    CODE_CORES = 2, /* may it call sysconf() for the number of cores? */
+    CODE_TEXT = 4   /* has it the name of a variable that holds the number? */
 };
 
-/*
- * All mentions of omp_get_num_threads and omp_get_thread_num in the code are calls that gcc makes
- * for static loops.
- */
-bool code_has_only_static_loops(const struct code *code);
+/* A function that an object imports, and how its code reaches it. */
+struct callee {
+    uintptr_t got; /* where its address is; 0: not imported */
+    uintptr_t stub[CODE_STUBS_MAX];
+    unsigned n;
+};
 
-/* Some code may call sysconf() for the number of cores. */
-bool code_counts_cores(const struct code *code);
+enum reading_pass { PASS_STUBS, PASS_CODE, PASS_TEXT, PASS_MAX };
+
+/* One object that is read, what for, how far, and the answers. */
+struct reading {
+    unsigned wants; /* enum code_question */
+    struct span spans[OBJECT_SPANS_MAX];
+    unsigned n_spans;
+    struct callee number, id; /* omp_get_num_threads, omp_get_thread_num */
+    bool linked;              /* they belong to the procedure linkage table */
+
+    int pass; /* enum reading_pass */
+    unsigned span;
+    size_t at;
+
+    unsigned numbers, ids; /* calls */
+    bool other;            /* something else than such calls */
+    bool cores;
+    const char *text; /* the variable's name */
+    bool unread;      /* it could not be read */
+};
+
+/* Reads at most @left bytes, and subtracts them. Returns true when there are more. */
+bool reading_goes_on(struct reading *r, size_t *left);
+
+/* The answer to CODE_LOOPS. */
+bool reading_only_loops(const struct reading *r);
 
 /* ---- openmp_hooks.c ---- */
 

@@ -1,13 +1,68 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads an object's machine code. Code that cannot be read counts as code that asks. */
+/*
+ * Reads an object's machine code and constants. What cannot be read counts as what asks.
+ *
+ * Reading takes up to a second, so it is done in pieces, without the loader's list: a copy of each
+ * piece is taken through /proc/self/mem, which fails where memory is gone. Whoever asked compares
+ * afterwards whether something was unloaded meanwhile.
+ */
 #include "agent/runtimes/openmp/openmp.h"
 
-#include <string.h>
+#include "base/cleanup.h"
 
-#define TEXT_MAX  (64ul << 20) /* bytes of code; a larger object counts as one that asks */
-#define STUBS_MAX 8
+#include <fcntl.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#define PIECE  (64u << 10)
+#define BEFORE 8  /* bytes before a place that tell what it belongs to */
+#define BEHIND 32 /* … and behind it; more than a text of ours has */
+
+/* A piece of an object: the places from @from up to @to are looked at, with what is around them. */
+struct window {
+    unsigned char bytes[BEFORE + PIECE + BEHIND];
+    uintptr_t address; /* of bytes[0] */
+    size_t size;       /* that were read */
+    size_t from, to;
+};
+
+static struct window window; /* control thread */
+
+static bool window_read(const struct span *span, size_t at)
+{
+    _cleanup_fd_ int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    size_t before = at < BEFORE ? at : BEFORE;
+    size_t rest = span->size - at, size = before + (rest < PIECE ? rest : PIECE + BEHIND);
+
+    if (size > before + rest)
+        size = before + rest;
+    window.address = span->start + at - before;
+    window.size = size;
+    window.from = before;
+    window.to = before + (rest < PIECE ? rest : PIECE);
+    return fd >= 0 && pread(fd, window.bytes, size, (off_t)window.address) == (ssize_t)size;
+}
+
+/* ---- texts ---- */
+
+static bool window_has(const void *bytes, size_t size)
+{
+    return memmem(window.bytes, window.size, bytes, size) != NULL;
+}
+
+static void find_texts(struct reading *r)
+{
+    static const char *const texts[] = {"OMP_NUM_THREADS", "THREAD_LIMIT"};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts) && !r->text; i++)
+        if (window_has(texts[i], strlen(texts[i])))
+            r->text = texts[i];
+}
 
 #ifdef __x86_64__
+/* ---- calls ---- */
+
 static int32_t relative(const unsigned char *at)
 {
     int32_t value;
@@ -16,42 +71,9 @@ static int32_t relative(const unsigned char *at)
     return value;
 }
 
-struct callee {
-    uintptr_t got;
-    uintptr_t stub[STUBS_MAX]; /* entries of the procedure linkage table */
-    unsigned n;
-};
-
-/* The length of a call at @at, directly or through the table of addresses. 0: no such call. */
-static unsigned call_length(const struct callee *callee, const unsigned char *at)
+static uintptr_t address_of(const unsigned char *at)
 {
-    if (at[0] == 0xff && at[1] == 0x15 && (uintptr_t)at + 6 + relative(at + 2) == callee->got)
-        return 6;
-    if (at[0] != 0xe8)
-        return 0;
-    for (unsigned i = 0; i < callee->n; i++)
-        if ((uintptr_t)at + 5 + relative(at + 1) == callee->stub[i])
-            return 5;
-    return 0;
-}
-
-/* jmp *table(%rip), perhaps behind endbr64 and with a bnd prefix */
-static void find_stubs(const struct code *code, struct callee *callee)
-{
-    static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-
-    for (size_t i = 5; i + 6 <= code->text_size && callee->n + 3 <= STUBS_MAX; i++) {
-        const unsigned char *at = code->text + i;
-
-        if (at[0] != 0xff || at[1] != 0x25 || (uintptr_t)at + 6 + relative(at + 2) != callee->got)
-            continue;
-        callee->stub[callee->n++] = (uintptr_t)at;
-        if (at[-1] == 0xf2)
-            at--;
-        callee->stub[callee->n++] = (uintptr_t)at;
-        if (memcmp(at - 4, endbr64, sizeof(endbr64)) == 0)
-            callee->stub[callee->n++] = (uintptr_t)at - 4;
-    }
+    return window.address + (uintptr_t)(at - window.bytes);
 }
 
 static bool is_stub(const struct callee *callee, uintptr_t address)
@@ -60,6 +82,37 @@ static bool is_stub(const struct callee *callee, uintptr_t address)
         if (address == callee->stub[i])
             return true;
     return false;
+}
+
+/* The length of a call at @at, directly or through the table of addresses. 0: no such call. */
+static unsigned call_length(const struct callee *callee, const unsigned char *at)
+{
+    if (at[0] == 0xff && at[1] == 0x15 && address_of(at) + 6 + relative(at + 2) == callee->got)
+        return 6;
+    return at[0] == 0xe8 && is_stub(callee, address_of(at) + 5 + relative(at + 1)) ? 5 : 0;
+}
+
+/* jmp *table(%rip), perhaps behind endbr64 and with a bnd prefix */
+static void find_stubs(struct reading *r, struct callee *callee)
+{
+    static const unsigned char endbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+
+    for (size_t i = window.from < 5 ? 5 : window.from; i < window.to && i + 6 <= window.size; i++) {
+        const unsigned char *at = window.bytes + i;
+
+        if (at[0] != 0xff || at[1] != 0x25 || address_of(at) + 6 + relative(at + 2) != callee->got)
+            continue;
+        if (callee->n + 3 > CODE_STUBS_MAX) {
+            r->other = true;
+            return;
+        }
+        callee->stub[callee->n++] = address_of(at);
+        if (at[-1] == 0xf2)
+            at--;
+        callee->stub[callee->n++] = address_of(at);
+        if (memcmp(at - 4, endbr64, sizeof(endbr64)) == 0)
+            callee->stub[callee->n++] = address_of(at) - 4;
+    }
 }
 
 /* mov %eax, register, or movslq %eax, register. Returns its length; 0: something else. */
@@ -81,7 +134,7 @@ enum mention { MENTION_NONE, MENTION_CALL, MENTION_TABLE, MENTION_OTHER, MENTION
  * distance. */
 static enum mention mention_at(const struct callee *callee, const unsigned char *at)
 {
-    uintptr_t address = (uintptr_t)at + 4 + relative(at);
+    uintptr_t address = address_of(at) + 4 + relative(at);
 
     if (address == callee->got) {
         if (at[-2] != 0xff)
@@ -108,65 +161,101 @@ static bool divides(const struct callee *id, const unsigned char *at)
     return move > 0 && call_length(id, at + move) > 0;
 }
 
-/* A call of @callee stands at @at, of which nothing else is allowed to be mentioned. */
-static enum mention next_call(const struct code *code, const struct callee *callee, size_t *i)
+/* Nothing but calls of @callee may be mentioned; each is counted. */
+static void count_calls(struct reading *r, const struct callee *callee, unsigned *calls)
 {
-    for (; *i + 4 <= code->text_size; ++*i) {
-        enum mention mention = mention_at(callee, code->text + *i);
+    bool number = callee == &r->number;
+
+    for (size_t i = window.from < 2 ? 2 : window.from; i < window.to && i + 4 <= window.size; i++) {
+        const unsigned char *at = window.bytes + i;
+        enum mention mention = mention_at(callee, at);
 
         /* A jump through the table is the linkage table's, or a function's end (-fno-plt). */
-        if (mention == MENTION_TABLE && code->linked)
+        if (mention == MENTION_NONE || (mention == MENTION_TABLE && r->linked))
             continue;
-        if (mention == MENTION_CALL)
-            return *i + 16 <= code->text_size ? MENTION_CALL : MENTION_OTHER;
-        if (mention != MENTION_NONE)
-            return MENTION_OTHER;
+        if (mention != MENTION_CALL || i + 16 > window.size || (number && !divides(&r->id, at + 4)))
+            r->other = true;
+        ++*calls;
     }
-    return MENTION_NONE;
 }
 
-bool code_has_only_static_loops(const struct code *code)
+/* mov $_SC_NPROCESSORS_CONF or _ONLN, %edi: sysconf()'s argument, which compilers know */
+static void find_sysconf(struct reading *r)
 {
-    struct callee number = {.got = code->number_got};
-    struct callee id = {.got = code->id_got};
-    unsigned numbers = 0, ids = 0;
-    enum mention mention = MENTION_NONE;
-
-    if (!code->text || code->text_size > TEXT_MAX || !code->number_got || !code->id_got)
-        return false;
-    find_stubs(code, &number);
-    find_stubs(code, &id);
-    for (size_t i = 2; (mention = next_call(code, &number, &i)) == MENTION_CALL; i++) {
-        if (!divides(&id, code->text + i + 4))
-            return false;
-        numbers++;
-    }
-    if (mention == MENTION_OTHER)
-        return false;
-    for (size_t i = 2; (mention = next_call(code, &id, &i)) == MENTION_CALL; i++)
-        ids++;
-    return mention == MENTION_NONE && numbers > 0 && ids == numbers;
-}
-
-bool code_counts_cores(const struct code *code)
-{
-    /* mov $_SC_NPROCESSORS_CONF or _ONLN, %edi: its argument, which compilers know */
     static const unsigned char argument[][5] = {{0xbf, 83, 0, 0, 0}, {0xbf, 84, 0, 0, 0}};
 
-    return !code->text || code->text_size > TEXT_MAX ||
-           memmem(code->text, code->text_size, argument[0], sizeof(argument[0])) ||
-           memmem(code->text, code->text_size, argument[1], sizeof(argument[1]));
+    for (size_t i = 0; i < ARRAY_LEN(argument); i++)
+        r->cores |= window_has(argument[i], sizeof(argument[i]));
+}
+
+static void read_code(struct reading *r)
+{
+    if (r->pass == PASS_STUBS) {
+        find_stubs(r, &r->number);
+        find_stubs(r, &r->id);
+        return;
+    }
+    if (r->wants & CODE_LOOPS) {
+        count_calls(r, &r->number, &r->numbers);
+        count_calls(r, &r->id, &r->ids);
+    }
+    if (r->wants & CODE_CORES)
+        find_sysconf(r);
 }
 #else
-bool code_has_only_static_loops(const struct code *code)
+static void read_code(struct reading *r)
 {
-    (void)code;
+    r->unread = true;
+}
+#endif
+
+/* ---- the way through an object ---- */
+
+static bool is_asked(const struct reading *r)
+{
+    switch (r->pass) {
+    case PASS_STUBS:
+        return r->wants & CODE_LOOPS;
+    case PASS_CODE:
+        return r->wants & (CODE_LOOPS | CODE_CORES);
+    default:
+        return r->wants & CODE_TEXT;
+    }
+}
+
+/* The next span of this pass, or of the next one. */
+static const struct span *next_span(struct reading *r)
+{
+    for (; r->pass < PASS_MAX; r->pass++, r->span = 0, r->at = 0)
+        for (; is_asked(r) && r->span < r->n_spans; r->span++, r->at = 0) {
+            const struct span *span = &r->spans[r->span];
+
+            if (r->at < span->size && (span->is_code || r->pass == PASS_TEXT))
+                return span;
+        }
+    return NULL;
+}
+
+bool reading_goes_on(struct reading *r, size_t *left)
+{
+    const struct span *span;
+
+    while (!r->unread && (span = next_span(r))) {
+        if (*left < PIECE)
+            return true;
+        *left -= PIECE;
+        if (!window_read(span, r->at))
+            r->unread = true;
+        else if (r->pass == PASS_TEXT)
+            find_texts(r);
+        else
+            read_code(r);
+        r->at += PIECE;
+    }
     return false;
 }
 
-bool code_counts_cores(const struct code *code)
+bool reading_only_loops(const struct reading *r)
 {
-    (void)code;
-    return true;
+    return !r->unread && !r->other && r->numbers > 0 && r->ids == r->numbers;
 }
-#endif

@@ -6,10 +6,16 @@
  * uses it is one of those that cannot know:
  *
  *   it imports no function that tells or sets the number (omp_get_max_threads, …), and
- *   it has no thread-local variables (threadprivate), which end with a thread of the runtime, and
  *   each of its calls of omp_get_num_threads is one that gcc makes for a static loop: the number
  *   goes into a register, and the next call is omp_get_thread_num, which it calls nowhere else, and
  *   all its regions are ours to see.
+ *
+ * Any other object may be called by a region. So all copies are malleable only while no object of
+ * the process, but those that every process has,
+ *
+ *   keeps data for each thread (threadprivate, pthread_setspecific), which end with a thread, or
+ *   has barriers for a number of threads (pthread_barrier_wait), or
+ *   has the text OMP_NUM_THREADS or THREAD_LIMIT, and can look a variable up.
  *
  * Which copy an object uses is read from its slots, the table of addresses that ld.so has filled in
  * for it (GOT). Our stub calls the address that the slot held, so nothing is looked up and no call
@@ -28,9 +34,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define OBJECTS_MAX 1024 /* looked at; with more of them nothing is malleable */
-#define SLOTS_MAX   32   /* entries of regions in an object */
-#define TRIES_MAX   50   /* looks at an object that ld.so has not finished */
+#define OBJECTS_MAX 1024         /* looked at; with more of them nothing is malleable */
+#define SLOTS_MAX   32           /* entries of regions in an object */
+#define TRIES_MAX   50           /* looks at an object that ld.so has not finished */
+#define READ_MAX    (64ul << 20) /* bytes of an object; a larger one counts as one that asks */
+#define READ_A_LOOK (16ul << 20) /* bytes; then the agent has other things to do */
 #define ALL_COPIES  ((1u << COPIES_MAX) - 1)
 
 /* Functions that tell a number of threads or cores, or set it. */
@@ -64,6 +72,24 @@ static const char *const telling[] = {
     "get_nprocs_conf",
     "_ZNSt6thread20hardware_concurrencyEv",
     "__kmpc_threadprivate_cached",
+    "openblas_get_num_threads",
+    "openblas_get_num_procs",
+    "mkl_get_max_threads",
+};
+
+/* Functions that rest on a number of threads, or on threads that stay, whoever calls them. */
+static const char *const resting[] = {
+    "pthread_barrier_init", "pthread_barrier_wait", "pthread_setspecific", "tss_set",
+    "__emutls_get_address",
+};
+
+static const char *const looking_up[] = {
+    "getenv",
+    "secure_getenv",
+    "environ",
+    "__environ",
+    "_gfortran_get_environment_variable_i4",
+    "_gfortran_get_environment_variable_i8",
 };
 
 /* The objects looked at, so that each is judged once. */
@@ -72,7 +98,11 @@ static struct seen {
         uintptr_t base;
         uint32_t key; /* tells it from others at the same address */
         uint8_t tries;
-        bool met; /* at this look */
+        bool met;  /* at this look */
+        bool read; /* what had to be read of it, with these answers */
+        bool asks;
+        bool cores;
+        const char *text;
         bool judged;
         bool innocent; /* … and it cannot know its number */
         bool done;     /* nothing is left to do for it */
@@ -85,13 +115,22 @@ static struct seen {
     char doubt[PROTO_NOTE_MAX]; /* why later copies are moldable, too */
 } seen;
 
+/* The object that is being read, over several looks if it is large. */
+static struct {
+    struct reading what;
+    uintptr_t base; /* 0: none */
+    uint32_t key;
+} reading;
+
 /* An object that may use OpenMP. */
 struct user {
     struct object object;
-    struct code code;
-    const char *what; /* the first function that tells, or what else it has; NULL: none */
-    bool has_regions; /* it calls an entry of parallel regions */
-    bool pushes;      /* num_threads(n), as clang's code says it */
+    struct callee number, id;
+    const char *what;  /* the first function that tells; NULL: none */
+    const char *rests; /* … on which something rests for good */
+    bool looks_up;     /* variables of the environment */
+    bool has_regions;  /* it calls an entry of parallel regions */
+    bool pushes;       /* num_threads(n), as clang's code says it */
     bool sysconf;
     bool uses_openmp;
     uint32_t copies;   /* that it is bound to; a bit each */
@@ -105,6 +144,7 @@ struct user {
         enum openmp_entry entry;
     } slots[SLOTS_MAX];
     unsigned n_slots;
+    bool asleep; /* it need not be judged while no copy is malleable */
 };
 
 struct look {
@@ -311,6 +351,14 @@ static bool begins(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
+static const char *one_of(const char *const names[], size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return names[i];
+    return NULL;
+}
+
 static void take_import(void *arg, const struct import *import)
 {
     struct user *u = arg;
@@ -330,22 +378,23 @@ static void take_import(void *arg, const struct import *import)
             u->foreign |= region;
     }
     if (strcmp(name, "omp_get_num_threads") == 0) {
-        u->number_twice |= u->code.number_got != 0;
-        u->code.number_got = slot;
-        u->number_twice |= !import->is_slot;
+        u->number_twice |= u->number.got != 0 || !import->is_slot;
+        u->number.got = slot;
         u->linked[0] = import->linked;
     } else if (strcmp(name, "omp_get_thread_num") == 0) {
-        u->number_twice |= u->code.id_got != 0 || !import->is_slot;
-        u->code.id_got = slot;
+        u->number_twice |= u->id.got != 0 || !import->is_slot;
+        u->id.got = slot;
         u->linked[1] = import->linked;
     } else if (begins(name, "__kmpc_push_num_threads")) {
         u->pushes = true;
     } else if (strcmp(name, "sysconf") == 0) {
         u->sysconf = true;
     }
-    for (size_t i = 0; i < ARRAY_LEN(telling) && !u->what; i++)
-        if (strcmp(name, telling[i]) == 0)
-            u->what = telling[i];
+    if (!u->what)
+        u->what = one_of(telling, ARRAY_LEN(telling), name);
+    if (!u->rests)
+        u->rests = one_of(resting, ARRAY_LEN(resting), name);
+    u->looks_up |= one_of(looking_up, ARRAY_LEN(looking_up), name) != NULL;
 }
 
 /* ---- stubs ---- */
@@ -390,71 +439,178 @@ static bool is_known_to_build(const struct look *look, const struct user *u)
            (look->torch && u->object.path[0] && !strstr(u->object.path, "-packages/"));
 }
 
+/*
+ * Objects without OpenMP whose data for each thread begin by themselves, wherever a thread is new:
+ * nobody fills them in for later. Python makes a thread's state anew for each call from a thread
+ * that it did not make, and modules of its own are called by it alone.
+ */
+static bool is_harmless(const struct object *o)
+{
+    static const char *const names[] = {
+        "ld-linux",    "libc.",         "libc-",       "libpthread",        "libm.",
+        "libdl.",      "librt.",        "libgcc_s",    "libstdc++",         "libc++",
+        "libgfortran", "libquadmath",   "libasan",     "libubsan",          "liblsan",
+        "libtsan",     "libclang_rt",   "libjemalloc", "libtcmalloc",       "libmimalloc",
+        "libcrypto.",  "libtide-agent", "libopenblas", "libscipy_openblas", "libnss_",
+        "libresolv.",
+    };
+    const char *file = object_file(o);
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (begins(file, names[i]))
+            return true;
+    return strstr(file, ".cpython-") || strstr(file, ".abi3.so") ||
+           object_defines(o, "Py_AddPendingCall");
+}
+
+/* What has to be read of @u. */
+static unsigned to_read(const struct user *u)
+{
+    unsigned wants = 0;
+
+    if (!u->rests && !u->object.has_tls &&
+        (u->looks_up || u->uses_openmp || !u->object.path[0])) /* main()'s third argument */
+        wants |= CODE_TEXT;
+    if (!u->uses_openmp || u->what)
+        return wants;
+    if ((u->number.got || u->id.got) && !u->number_twice)
+        wants |= CODE_LOOPS;
+    if (u->has_regions && u->sysconf)
+        wants |= CODE_CORES;
+    return wants;
+}
+
+static void begin_reading(const struct user *u, const struct seen_object *s, unsigned wants)
+{
+    struct reading *r = &reading.what;
+    size_t size = 0;
+
+    if (reading.base)
+        return; /* one after the other */
+    reading.base = s->base;
+    reading.key = s->key;
+    *r = (struct reading){.wants = wants,
+                          .number = u->number,
+                          .id = u->id,
+                          .linked = u->linked[0] && u->linked[1],
+                          .n_spans = u->object.n_spans};
+    memcpy(r->spans, u->object.spans, sizeof(r->spans));
+    r->unread = r->n_spans > OBJECT_SPANS_MAX;
+    for (unsigned i = 0; i < r->n_spans && !r->unread; i++)
+        size += r->spans[i].size;
+    r->unread |= size > READ_MAX || !r->number.got != !r->id.got;
+}
+
+/* Goes on with the object that is read. Returns true when something new is known of it. */
+static bool read_on(size_t *left)
+{
+    const struct reading *r = &reading.what;
+
+    if (!reading.base || reading_goes_on(&reading.what, left))
+        return false;
+    for (unsigned i = 0; i < seen.n; i++) {
+        struct seen_object *s = &seen.objects[i];
+
+        if (s->base != reading.base || s->key != reading.key)
+            continue;
+        s->read = true;
+        s->asks = (r->wants & CODE_LOOPS) && !reading_only_loops(r);
+        s->cores = (r->wants & CODE_CORES) && (r->cores || r->unread);
+        s->text = !(r->wants & CODE_TEXT) ? NULL : r->unread ? "code that is not read" : r->text;
+    }
+    reading.base = 0;
+    return true;
+}
+
 /* Returns what lets @u build on the number of threads; NULL: nothing does. */
-static const char *what_it_knows(const struct look *look, const struct user *u)
+static const char *what_it_knows(const struct look *look, const struct user *u,
+                                 const struct seen_object *s)
 {
     if (u->what)
         return u->what;
-    if ((u->code.number_got || u->code.id_got) &&
-        (u->number_twice || !code_has_only_static_loops(&u->code)))
-        return u->code.number_got ? "omp_get_num_threads" : "omp_get_thread_num";
-    if (u->object.has_tls)
-        return "thread-local variables";
-    if (u->has_regions && u->sysconf && code_counts_cores(&u->code))
+    if ((u->number.got || u->id.got) && (u->number_twice || s->asks))
+        return u->number.got ? "omp_get_num_threads" : "omp_get_thread_num";
+    if (s->cores)
         return "sysconf";
     if (u->has_regions && is_known_to_build(look, u))
         return "torch.compile";
     return NULL;
 }
 
-/* Returns true if @u cannot know. */
-static bool judge(struct look *look, const struct user *u)
+/* … or any other object, when it calls @u. */
+static const char *what_rests(const struct user *u, const struct seen_object *s)
 {
-    bool any = u->unbound || u->foreign || u->unfinished || !u->copies;
-    const char *what = what_it_knows(look, u);
-    const char *slash = strrchr(u->object.path, '/');
-    const char *file = slash ? slash + 1 : u->object.path[0] ? u->object.path : "the program";
+    if (u->object.has_tls)
+        return "thread-local variables";
+    return u->rests ? u->rests : s->text;
+}
+
+/* Returns true if @u cannot know. */
+static bool judge(struct look *look, const struct user *u, const struct seen_object *s)
+{
+    bool all = u->unbound || u->foreign || u->unfinished || !u->copies;
+    const char *what = u->uses_openmp ? what_it_knows(look, u, s) : NULL;
+    const char *rests = what ? NULL : what_rests(u, s);
+    const char *file = u->object.path[0] ? object_file(&u->object) : "the program";
     char note[PROTO_NOTE_MAX];
 
-    if (what)
+    if (rests && rests == s->text)
+        snprintf(note, sizeof(note), "moldable: %.32s may know the number of threads (%s%s)", file,
+                 begins(rests, "code") ? "" : "the text ", rests);
+    else if (what || rests)
         snprintf(note, sizeof(note), "moldable: %.32s may build on the number of threads (%s)",
-                 file, what);
+                 file, what ? what : rests);
     else if (u->foreign)
         snprintf(note, sizeof(note), "moldable: regions of %.32s go to an unknown library", file);
     else if (u->pushes)
         snprintf(note, sizeof(note), "moldable: %.32s has num_threads() for libomp", file);
     else
         return true;
-    if (any)
+    if (all || rests || what_rests(u, s))
         condemn_all(note);
     else
         condemn(u->copies, note);
     return false;
 }
 
+static bool some_copy_may(void)
+{
+    for (unsigned i = 0; i < COPIES_MAX; i++)
+        if (openmp.copies[i].start && atomic_load(&openmp.copies[i].may) != OPENMP_NEVER)
+            return true;
+    return false;
+}
+
 /* Returns false when something is left to do for @o. */
 static bool take(struct look *look, struct user *u, struct seen_object *s)
 {
+    unsigned wants;
     bool done = true;
 
     if (!u->object.dynamic || openmp_is_runtime(u->object.path))
         return s->plain = true;
     object_imports(&u->object, take_import, u);
-    u->code.linked = u->linked[0] && u->linked[1];
-    if (!u->uses_openmp)
+    if (!u->uses_openmp && is_harmless(&u->object))
         return s->plain = true;
     if (!s->judged && u->unfinished && s->tries < TRIES_MAX) {
         s->tries++;
         look->whole = false;
         return false;
     }
-    if (!s->judged)
-        s->innocent = judge(look, u);
-    s->judged = true;
-    s->plain = u->n_slots == 0;
+    wants = s->judged || s->read ? 0 : to_read(u);
+    u->asleep = wants && !some_copy_may();
+    if (wants && !u->asleep) {
+        begin_reading(u, s, wants);
+        look->whole = false;
+        return false;
+    }
+    if (!s->judged && !wants)
+        s->innocent = judge(look, u, s);
+    s->judged |= !wants;
+    s->plain = u->n_slots == 0 && s->judged;
     for (unsigned i = 0; i < u->n_slots; i++)
         done &= place_stub(u, u->slots[i].at, u->slots[i].entry);
-    return done;
+    return done && s->judged;
 }
 
 /* An object that is loaded where another one was has another path, or other headers. */
@@ -506,10 +662,8 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
         return 0;
     u = (struct user){.what = NULL};
     object_read(&u.object, info);
-    u.code.text = u.object.texts == 1 ? u.object.text : NULL; /* NULL: counts as code that asks */
-    u.code.text_size = u.object.text_size;
     s->done = take(look, &u, s);
-    seen.pending |= !s->done;
+    seen.pending |= !s->done && !u.asleep;
     return 0;
 }
 
@@ -522,9 +676,11 @@ static void begin_again(void)
     for (unsigned i = 0; i < seen.n; i++) {
         struct seen_object *s = &seen.objects[i];
 
-        if (!s->plain)
-            *s = (struct seen_object){
-                .base = s->base, .key = s->key, .judged = s->innocent, .innocent = s->innocent};
+        if (s->plain)
+            continue;
+        s->judged = s->innocent;
+        s->done = s->met = false;
+        s->tries = 0;
     }
     seen.again = false;
 }
@@ -556,7 +712,7 @@ static void after_meeting(const struct look *look)
     }
 }
 
-void objects_look(void)
+static void look_once(void)
 {
     struct look look = {.whole = true, .tool = openmp.tools};
 
@@ -564,6 +720,8 @@ void objects_look(void)
     if (look.loads == 0)
         return; /* the program forks */
     seen.pending = false;
+    if (look.unloads != seen.unloads)
+        reading.base = 0; /* perhaps other code lies there */
     if (look.unloads != seen.unloads || seen.again)
         begin_again();
     seen.unloads = look.unloads;
@@ -580,4 +738,13 @@ void objects_look(void)
     }
     seen.pending |= seen.again || !look.whole;
     atomic_store(&openmp.loads, look.whole ? look.loads : 0);
+}
+
+void objects_look(void)
+{
+    size_t left = READ_A_LOOK;
+
+    do
+        look_once();
+    while (read_on(&left));
 }
