@@ -418,7 +418,7 @@ def test_growth_ends_where_a_limit_is(compiled, run):
     assert program.job()["active"] == 2
     resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     program.expect("team", 8)
-    assert program.job()["backends"][0]["note"] == ""
+    eventually(lambda: program.job()["backends"][0]["note"] == "")
     program.end()
 
 

@@ -32,6 +32,43 @@ static uint32_t quota_of_files(const struct tree_file *files, size_t n)
     return mcpu;
 }
 
+/* … and how many threads its groups leave to be made. */
+#define left_of(...)                                                                               \
+    left_of_files((const struct tree_file[]){__VA_ARGS__},                                         \
+                  sizeof((const struct tree_file[]){__VA_ARGS__}) / sizeof(struct tree_file))
+
+static uint32_t left_of_files(const struct tree_file *files, size_t n)
+{
+    struct tree tree;
+    char root[40];
+    uint32_t left;
+
+    tree_init(&tree, files, n);
+    snprintf(root, sizeof(root), "%s/", tree.path);
+    left = limit_pids_left(root);
+    tree_done(&tree);
+    return left;
+}
+
+static void what_pids_max_leaves_is_read(void **state)
+{
+    const struct tree_file v1 = {"proc/self/cgroup", "9:cpu:/x\n8:pids:/a/b\n"};
+    const struct tree_file v2 = {"proc/self/cgroup", "0::/a/b\n"};
+
+    (void)state;
+    assert_int_equal(left_of(v1, {"sys/fs/cgroup/pids/a/b/pids.max", "max\n"},
+                             {"sys/fs/cgroup/pids/a/pids.max", "100\n"},
+                             {"sys/fs/cgroup/pids/a/pids.current", "88\n"}),
+                     12);
+    assert_int_equal(left_of(v2, {"sys/fs/cgroup/a/b/pids.max", "20\n"},
+                             {"sys/fs/cgroup/a/b/pids.current", "25\n"}),
+                     0);
+    assert_int_equal(left_of(v2, {"sys/fs/cgroup/a/b/pids.max", "max\n"}), UINT32_MAX);
+    assert_int_equal(
+        left_of({"proc/self/cgroup", "8:mypids:/\n"}, {"sys/fs/cgroup/pids/pids.max", "3\n"}),
+        UINT32_MAX);
+}
+
 static void quota_of_v1_is_read(void **state)
 {
     (void)state;
@@ -237,6 +274,7 @@ static void online_processors_are_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_pids_max_leaves_is_read),
         cmocka_unit_test(quota_of_v1_is_read),
         cmocka_unit_test(tightest_quota_on_the_path_counts),
         cmocka_unit_test(quota_of_v2_is_read),

@@ -6,13 +6,13 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define LIMIT_PATH_MAX 512
-#define LIMIT_FILE_MAX 4096 /* bytes; /proc/self/cgroup has a dozen lines */
 
 /* Reads at most @size - 1 bytes of a file; terminates. Returns the length or -1. */
 static ssize_t read_text(const char *path, char *buf, size_t size)
@@ -40,6 +40,14 @@ static long long read_number(const char *dir, const char *file)
 
     snprintf(path, sizeof(path), "%s/%s", dir, file);
     return read_text(path, text, sizeof(text)) > 0 ? strtoll(text, NULL, 10) : -1;
+}
+
+ssize_t limit_read_text(const char *root, const char *path, char *buf, size_t size)
+{
+    char whole[LIMIT_PATH_MAX + 32];
+
+    snprintf(whole, sizeof(whole), "%s%s", root, path);
+    return read_text(whole, buf, size);
 }
 
 static uint32_t quota_mcpu(long long quota_us, long long period_us)
@@ -73,20 +81,45 @@ static uint32_t group_mcpu_v2(const char *dir)
     return quota_mcpu(quota_us, strtoll(end, NULL, 10));
 }
 
+/* One more than what is left below pids.max, which is the same file in v1 and v2. */
+static uint32_t group_pids_left(const char *dir)
+{
+    char path[LIMIT_PATH_MAX + 32];
+    char text[64];
+    long long max, current;
+
+    snprintf(path, sizeof(path), "%s/pids.max", dir);
+    if (read_text(path, text, sizeof(text)) <= 0 || text[0] < '0' || text[0] > '9')
+        return 0;
+    max = strtoll(text, NULL, 10);
+    current = read_number(dir, "pids.current");
+    if (max - current >= UINT32_MAX - 1)
+        return 0;
+    return max > current ? (uint32_t)(max - current) + 1 : 1;
+}
+
+/* What is read of control groups: figures of which the smallest on the way counts; 0: none. */
+struct figure {
+    const char *controller;
+    const char *mounts_v1[3];
+    uint32_t (*group_v1)(const char *dir);
+    uint32_t (*group_v2)(const char *dir);
+};
+
 /*
- * The tightest quota from the group @dir up to the mount point, whose path has @mount_len bytes.
+ * The smallest figure from the group @dir up to the mount point, whose path has @mount_len bytes.
  * A group above may be tighter than the process's own.
  */
-static uint32_t path_mcpu(char *dir, size_t mount_len, uint32_t (*group_mcpu)(const char *))
+static uint32_t path_tightest(char *dir, size_t mount_len, uint32_t (*of_group)(const char *))
 {
     uint32_t tightest = 0;
 
     for (;;) {
-        uint32_t mcpu = group_mcpu(dir);
+        uint32_t figure = of_group(dir);
         char *slash;
 
-        if (mcpu > 0 && (tightest == 0 || mcpu < tightest))
-            tightest = mcpu;
+        if (figure > 0 && (tightest == 0 || figure < tightest))
+            tightest = figure;
         slash = strrchr(dir, '/');
         if (!slash || (size_t)(slash - dir) < mount_len)
             return tightest;
@@ -94,12 +127,25 @@ static uint32_t path_mcpu(char *dir, size_t mount_len, uint32_t (*group_mcpu)(co
     }
 }
 
-/* Reads the quota behind a line of /proc/self/cgroup: "4:cpu,cpuacct:/path" or "0::/path" (v2). */
-static uint32_t line_mcpu(const char *root, char *line)
+/* Is @name in a list like "cpu,cpuacct"? */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (;; list++) {
+        if (strncmp(list, name, n) == 0 && (list[n] == ',' || list[n] == '\0'))
+            return true;
+        list = strchr(list, ',');
+        if (!list)
+            return false;
+    }
+}
+
+/* Reads the figure behind a line of /proc/self/cgroup: "4:cpu,cpuacct:/path" or "0::/path" (v2). */
+static uint32_t line_tightest(const char *root, char *line, const struct figure *f)
 {
     char *controllers = strchr(line, ':');
     char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    static const char *const mounts_v1[] = {"cpu", "cpu,cpuacct", "cpuacct,cpu"};
     char dir[LIMIT_PATH_MAX];
 
     if (!path)
@@ -114,22 +160,20 @@ static uint32_t line_mcpu(const char *root, char *line)
         for (size_t i = 0; i < ARRAY_LEN(mounts_v2); i++) {
             int mount = snprintf(dir, sizeof(dir), "%ssys/fs/cgroup%s", root, mounts_v2[i]);
             int n = snprintf(dir + mount, sizeof(dir) - (size_t)mount, "%s", path);
-            uint32_t mcpu;
+            uint32_t found;
 
             if ((size_t)mount + (size_t)n >= sizeof(dir))
                 return 0;
-            mcpu = path_mcpu(dir, (size_t)mount, group_mcpu_v2);
-            if (mcpu)
-                return mcpu;
+            found = path_tightest(dir, (size_t)mount, f->group_v2);
+            if (found)
+                return found;
         }
         return 0;
     }
-    if (strcmp(controllers, "cpu") != 0 && strncmp(controllers, "cpu,", 4) != 0 &&
-        !strstr(controllers, ",cpu,") &&
-        (strlen(controllers) < 4 || strcmp(controllers + strlen(controllers) - 4, ",cpu") != 0))
+    if (!is_listed(controllers, f->controller))
         return 0;
-    for (size_t i = 0; i < ARRAY_LEN(mounts_v1); i++) {
-        int mount = snprintf(dir, sizeof(dir), "%ssys/fs/cgroup/%s", root, mounts_v1[i]);
+    for (size_t i = 0; i < ARRAY_LEN(f->mounts_v1) && f->mounts_v1[i]; i++) {
+        int mount = snprintf(dir, sizeof(dir), "%ssys/fs/cgroup/%s", root, f->mounts_v1[i]);
 
         if (access(dir, F_OK) != 0)
             continue;
@@ -139,28 +183,42 @@ static uint32_t line_mcpu(const char *root, char *line)
             if (access(dir, F_OK) != 0)
                 dir[mount] = '\0';
         }
-        return path_mcpu(dir, (size_t)mount, group_mcpu_v1);
+        return path_tightest(dir, (size_t)mount, f->group_v1);
     }
     return 0;
 }
 
-uint32_t limit_quota_mcpu(const char *root)
+static uint32_t tightest_of(const char *root, const struct figure *f)
 {
-    char path[LIMIT_PATH_MAX];
     char text[LIMIT_FILE_MAX];
     uint32_t tightest = 0;
     char *save = NULL;
 
-    snprintf(path, sizeof(path), "%sproc/self/cgroup", root);
-    if (read_text(path, text, sizeof(text)) <= 0)
+    if (limit_read_text(root, "proc/self/cgroup", text, sizeof(text)) <= 0)
         return 0;
     for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        uint32_t mcpu = line_mcpu(root, line);
+        uint32_t found = line_tightest(root, line, f);
 
-        if (mcpu > 0 && (tightest == 0 || mcpu < tightest))
-            tightest = mcpu;
+        if (found > 0 && (tightest == 0 || found < tightest))
+            tightest = found;
     }
     return tightest;
+}
+
+uint32_t limit_quota_mcpu(const char *root)
+{
+    static const struct figure quota = {
+        "cpu", {"cpu", "cpu,cpuacct", "cpuacct,cpu"}, group_mcpu_v1, group_mcpu_v2};
+
+    return tightest_of(root, &quota);
+}
+
+uint32_t limit_pids_left(const char *root)
+{
+    static const struct figure pids = {"pids", {"pids"}, group_pids_left, group_pids_left};
+    uint32_t left = tightest_of(root, &pids);
+
+    return left ? left - 1 : UINT32_MAX;
 }
 
 uint32_t limit_machine_cpus(const char *root)

@@ -7,6 +7,9 @@
 #pragma once
 
 #include <stdint.h>
+#include <sys/types.h>
+
+#define LIMIT_FILE_MAX 4096 /* bytes; /proc/self/cgroup has a dozen lines */
 
 /*
  * Reads the limit of this process in thousandths of a core, at least 1.
@@ -17,6 +20,14 @@ uint32_t limit_read_mcpu(const char *root);
 
 /* Reads only the quota in thousandths of a core; 0: no quota. Source: the kernel's cgroup docs. */
 uint32_t limit_quota_mcpu(const char *root);
+
+/* How many threads the process's control groups leave it to make (pids.max); UINT32_MAX: any. */
+uint32_t limit_pids_left(const char *root);
+
+/* Reads at most @size - 1 bytes of the file @path below @root; terminates. Returns the length or
+ * -1.
+ */
+ssize_t limit_read_text(const char *root, const char *path, char *buf, size_t size);
 
 /* Returns the number of the machine's online CPUs, at least 1. */
 uint32_t limit_machine_cpus(const char *root);

@@ -9,6 +9,7 @@
 #include "agent/compat.h"
 #include "agent/process/limit.h"
 #include "agent/process/objects.h"
+#include "agent/process/room.h"
 
 #include "base/clock.h"
 
@@ -21,8 +22,16 @@
 #include <unistd.h>
 
 #define PENDING_TICKS 8 /* most ticks between two looks at slots that are not filled in */
+#define AGAIN_NS      1000000000ull /* limits that leave no room are read again after that */
 
 struct openmp_state openmp;
+
+/* Control thread. */
+static struct {
+    uint32_t threads; /* that regions get at most; 0: not known yet */
+    bool is_short;    /* fewer than the target, because of limits */
+    uint64_t again_ns;
+} room;
 
 /* ---- a runtime is loaded ---- */
 
@@ -77,6 +86,46 @@ static uint32_t wanted(void)
     return thread_number(wish.sized ? openmp.most : wish.chosen, &wish);
 }
 
+static unsigned free_copies(void)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < COPIES_MAX; i++)
+        n += openmp.copies[i].start && atomic_load(&openmp.copies[i].may) != OPENMP_NEVER;
+    return n > 0 ? n : 1;
+}
+
+/*
+ * How many threads may regions have? libgomp ends a program for which it cannot make a thread, and
+ * ends threads that a region does not need. So what they may have falls with the target, and rises
+ * with it as far as limits leave room. A thread of the program that is new here may make a team of
+ * the runtime's number, as without us, and a larger one when there was room for that, too.
+ * Returns true when something has changed.
+ */
+static bool make_room(uint64_t now_ns)
+{
+    uint32_t want = wanted(), had = room.threads, chosen = openmp.wish.chosen;
+    uint64_t known = hooks_threads(true), fresh = hooks_threads(false), left = UINT64_MAX, each,
+             may;
+
+    want = want > 0 ? want : 1;
+    known = known > 0 ? known : 1;
+    if (want > had || (fresh > 0 && want > chosen))
+        left = room_for_threads("/", room_openmp_stack_bytes()) / free_copies();
+    room.threads = want;
+    if (want > had && (want - had) * known > left)
+        room.threads = had + (uint32_t)(left / known);
+    if (room.threads > had)
+        left -= (room.threads - had) * known;
+    each = room.threads > chosen ? room.threads - chosen : 0;
+    may = each * fresh > left ? left / each : fresh;
+    hooks_know((unsigned)may);
+    room.is_short = room.threads < want || may < fresh;
+    room.again_ns = room.is_short ? now_ns + AGAIN_NS : 0;
+    atomic_store(&openmp.give, room.threads < want ? room.threads : atomic_load(&openmp.target));
+    return room.threads != had || may > 0;
+}
+
 /* Threads take the number before their next region, from now on. */
 static void begin_generation(void)
 {
@@ -113,6 +162,7 @@ static bool prepare(void)
     atomic_store(&openmp.fences,
                  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0);
     openmp.wish.machine = agent_config.max;
+    room.threads = openmp.wish.chosen;
     if (!openmp.wish.sized)
         openmp.most = agent_config.max > openmp.wish.chosen ? agent_config.max : openmp.wish.chosen;
     prepared = hooks_prepare();
@@ -129,6 +179,7 @@ static bool omp_apply(const struct agent_target *target)
     if (!atomic_load(&openmp.present) || !prepare())
         return true;
     objects_look();
+    make_room(clock_now_ns());
     atomic_store(&openmp.watched, true); /* until it is settled */
     begin_generation();
     return omp_settled();
@@ -147,10 +198,12 @@ static void omp_watch(uint64_t now_ns)
 {
     static unsigned ticks, wait = 1;
 
-    (void)now_ns;
     if (!atomic_load(&openmp.present) || !prepare())
         return;
     omp_settled();
+    if (has_generation() && (room.is_short || hooks_threads(false) > 0) &&
+        now_ns >= room.again_ns && make_room(now_ns))
+        begin_generation();
     if (atomic_load(&openmp.loads) != objects_loaded() || !has_generation())
         wait = 1;
     else if (!objects_pending() || ++ticks < wait)
@@ -193,10 +246,15 @@ static bool omp_describe(struct proto_backend *b)
     b->malleable = malleable;
     b->max_intra = malleable ? openmp.most : openmp.wish.chosen;
     b->target_intra = wanted();
-    b->active_intra = malleable && hooks_settled() ? wanted() : hooks_active();
+    b->active_intra = !malleable || !hooks_settled() ? hooks_active()
+                      : room.threads < wanted()      ? room.threads
+                                                     : wanted();
     snprintf(b->name, sizeof(b->name), "openmp");
     snprintf(b->version, sizeof(b->version), "%s", shown->name);
-    snprintf(b->note, sizeof(b->note), "%s", shown->note);
+    snprintf(b->note, sizeof(b->note), "%s",
+             malleable && !shown->note[0] && room.is_short
+                 ? "limits of the process leave no room for more threads"
+                 : shown->note);
     return true;
 }
 

@@ -75,6 +75,7 @@ struct openmp_state {
     _Atomic uint32_t generation; /* 0: nothing applied yet; or OPENMP_FORKED */
     _Atomic uint32_t target;     /* threads; 0: no target, the limit counts */
     _Atomic uint32_t limit;      /* threads */
+    _Atomic uint32_t give;       /* the target as far as there is room for it */
     _Atomic uint64_t loads;      /* dlopens when all objects had been looked at; 0: not all */
     _Atomic bool fences;         /* a region orders its own writes: no membarrier here */
     _Atomic bool watched;        /* the control thread waits for the end of regions */
@@ -159,6 +160,9 @@ void *hooks_stub(unsigned index, enum openmp_entry entry);
 
 /* No region runs with a number of an older generation. Control thread. */
 bool hooks_settled(void);
+unsigned
+hooks_threads(bool known);    /* threads with regions: larger teams may be theirs, or not yet */
+void hooks_know(unsigned n);  /* of those not yet */
 uint32_t hooks_active(void);  /* threads of the largest region that runs; 0: none */
 uint64_t hooks_regions(void); /* top-level regions so far */
 void hooks_after_fork(void);

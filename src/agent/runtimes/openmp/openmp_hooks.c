@@ -34,6 +34,7 @@ struct slot {
     _Atomic uint64_t state;   /* 0: outside; else generation, copy, threads */
     _Atomic uint64_t regions; /* so far */
     _Atomic bool used;
+    _Atomic bool known; /* to the control thread: there is room for larger teams than stock's */
 } __attribute__((aligned(64)));
 
 static struct slot slots[THREADS];
@@ -81,6 +82,7 @@ __attribute__((noinline, cold)) static void slot_claim(void)
 
         if (!atomic_compare_exchange_strong(&slots[i].used, &free, true))
             continue;
+        atomic_store(&slots[i].known, false);
         if (set_specific(ends, &slots[i]) != 0) {
             atomic_store(&slots[i].used, false);
             return;
@@ -101,7 +103,9 @@ __attribute__((noinline, cold)) static void renew(uint32_t generation)
         agent_start();
     } else {
         me.wish = openmp.wish;
-        me.wish.target = atomic_load(&openmp.target);
+        me.wish.target = atomic_load(&openmp.give);
+        if (!atomic_load(&me.slot->known))
+            me.wish.machine = 0;
         me.wish.limit = atomic_load(&openmp.limit);
         atomic_store(&openmp.placed_ns, clock_now_ns());
         if (atomic_load(&openmp.watched))
@@ -201,6 +205,24 @@ bool hooks_settled(void)
             return false;
     }
     return true;
+}
+
+unsigned hooks_threads(bool known)
+{
+    unsigned used = atomic_load(&slots_used), n = 0;
+
+    for (unsigned i = 0; i < used; i++)
+        n += atomic_load(&slots[i].used) && atomic_load(&slots[i].known) == known;
+    return n;
+}
+
+void hooks_know(unsigned n)
+{
+    unsigned used = atomic_load(&slots_used);
+
+    for (unsigned i = 0; i < used && n > 0; i++)
+        if (atomic_load(&slots[i].used) && !atomic_exchange(&slots[i].known, true))
+            n--;
 }
 
 uint32_t hooks_active(void)

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How many threads more may a process make? A runtime that cannot make one ends the program, so a
+ * backend that has it make some reads the limits before: RLIMIT_AS, RLIMIT_DATA, RLIMIT_NPROC,
+ * pids.max, and the memory that the kernel promises (vm.overcommit_memory=2). Control thread; a
+ * millisecond on a machine with a thousand processes. No allocation.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/*
+ * Half of what is left, so that others find some, too. A limit that cannot be read does not count.
+ * @root: "/" normally; tests give a recorded tree. @stack_bytes: of one thread.
+ */
+uint32_t room_for_threads(const char *root, uint64_t stack_bytes);
+
+/* The largest stack that a runtime of OpenMP may give a thread, by limits and environment. */
+uint64_t room_openmp_stack_bytes(void);
