@@ -16,6 +16,7 @@
 
 #define ARENA_BYTES   (128ull << 20) /* of addresses that malloc takes for a thread, for a moment */
 #define STACK_DEFAULT (8ull << 20)
+#define LEAVES        16 /* threads, to others, however often we ask */
 
 static void lower(uint64_t *most, uint64_t to)
 {
@@ -125,7 +126,7 @@ uint32_t room_for_threads(const char *root, uint64_t stack_bytes)
     lower_to_memory(&most, root, stack_bytes);
     lower_to_promises(&most, root, stack_bytes);
     lower_to_processes(&most, root);
-    return (uint32_t)(most / 2);
+    return (uint32_t)(most <= LEAVES ? 0 : most / 2 < most - LEAVES ? most / 2 : most - LEAVES);
 }
 
 /* ---- stacks of OpenMP's threads ---- */

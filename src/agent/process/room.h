@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 /*
- * Half of what is left, so that others find some, too. A limit that cannot be read does not count.
+ * Half of what is left, and never the last 16, so that others find some, too. A limit that cannot
+ * be read does not count.
  * @root: "/" normally; tests give a recorded tree. @stack_bytes: of one thread.
  */
 uint32_t room_for_threads(const char *root, uint64_t stack_bytes);
