@@ -54,9 +54,9 @@ def compiled(tmp_path_factory):
         name = "-".join([pathlib.Path(source).stem, cc, *options]).replace("/", "_")[:100]
         program = folder / name
         if not program.exists():
-            subprocess.run([cc, "-O1", "-Wall", f"-I{ROOT}/src", "-D_GNU_SOURCE",
-                            pathlib.Path(__file__).parent / source, "-o", program, *options],
-                           check=True, timeout=GUARD_S)
+            dialect = ["-cpp", f"-J{folder}"] if cc == "gfortran" else [f"-I{ROOT}/src", "-D_GNU_SOURCE"]
+            subprocess.run([cc, "-O1", "-Wall", *dialect, pathlib.Path(__file__).parent / source, "-o", program,
+                            *options], check=True, timeout=GUARD_S)
         return program
     return compile_
 

@@ -12,13 +12,18 @@ import sys
 import pytest
 
 from daemon import eventually
-from program import run  # noqa: F401 (a fixture)
+from program import LONG_S, WAITS, run  # noqa: F401 (a fixture)
 
 HERE = pathlib.Path(__file__).parent
 LIBOMP = next((p for p in ("/usr/lib/llvm-14/lib/libomp.so.5",
                            "/usr/lib/x86_64-linux-gnu/libomp.so.5") if os.path.exists(p)), None)
-COMPILERS = ["gcc", pytest.param("clang", marks=pytest.mark.skipif(
-    not LIBOMP or not shutil.which("clang"), reason="no clang with libomp here"))]
+
+
+NO_CLANG = pytest.mark.skipif(not LIBOMP or not shutil.which("clang"), reason="no clang with libomp here")
+# Intel's runtime, which programs of clang are linked with: the folder of PyPI's intel-openmp that has it.
+LIBIOMP5 = os.environ.get("TIDE_LIBIOMP5")
+COMPILERS = ["gcc", pytest.param("clang", marks=NO_CLANG)]
+SOAK = bool(os.environ.get("TIDE_SOAK"))
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +84,7 @@ def test_explicit_teams_nested_ones_and_tasks_are_left_alone(request, regions):
     program.expect("team", 4)
 
 
-@pytest.mark.skipif(not LIBOMP or not shutil.which("clang"), reason="no clang with libomp here")
+@NO_CLANG
 def test_a_program_that_tells_libomp_a_number_keeps_it(compiled, run):
     """libomp keeps num_threads(n) for the next region; the agent's number must not take its place."""
     program = run(compiled("openmp/regions.c", "-fopenmp", cc="clang"), OMP_NUM_THREADS="3")
@@ -194,6 +199,64 @@ def test_threads_that_openmp_binds_are_left_alone(compiled, run):
     program.expect("team", cores)
     with pytest.raises(queue.Empty):
         program.words.get(timeout=1)
+
+
+# libomp keeps num_threads(n) where the agent's number would go: such programs are moldable there.
+VALIDATIONS = {
+    "gcc": ("gcc", "openmp/validate.c"), "gcc -O3": ("gcc", "openmp/validate.c", "-O3"),
+    "clang": ("clang", "openmp/validate.c", "-DNO_CLAUSE"), "gfortran": ("gfortran", "openmp/validate.f90"),
+    "libiomp5": ("clang", "openmp/validate.c", "-DNO_CLAUSE", "-fopenmp=libiomp5", f"-L{LIBIOMP5}", f"-Wl,-rpath,{LIBIOMP5}"),
+}
+
+
+@pytest.fixture(params=VALIDATIONS)
+def validation(request, compiled, monkeypatch):
+    """validation(*options): a program with OpenMP's constructs, by each compiler and runtime."""
+    compiler, source, *options = VALIDATIONS[request.param]
+    if not shutil.which(compiler) or (compiler == "clang" and not LIBOMP):
+        pytest.skip(f"no {compiler} with OpenMP here")
+    if "iomp5" in request.param and not LIBIOMP5:
+        pytest.skip("no libiomp5 here: TIDE_LIBIOMP5 names its folder")
+    monkeypatch.setenv("OMP_CANCELLATION", "true")
+    return lambda *more: compiled(source, *more, "-fopenmp", *options, cc=compiler)
+
+
+def validate(binary, threads, rounds):
+    """What it says without the agent."""
+    env = {"OMP_NUM_THREADS": str(threads)}
+    stock = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
+    return subprocess.run([binary], input=f"go {rounds}\n", env={**stock, **WAITS, **env}, check=True, text=True,
+                          capture_output=True, timeout=LONG_S).stdout.splitlines()[-1].split()
+
+
+def test_each_construct_has_its_result_under_random_targets(validation, run):
+    binary, dice, rounds = validation(), random.Random(14), 4000 if SOAK else 40
+    expected = validate(binary, 3, 3)[:2]
+    assert expected == validate(binary, 1, 3)[:2]
+    program = run(binary)
+    program.tell(f"go {rounds}")
+    malleable(program)
+    targets, said = 0, []
+    while not said:
+        program.set(dice.randint(1, 8), deadline_ms=1000)
+        targets += 1
+        while not program.words.empty():
+            word = program.words.get()
+            said += [word] if word[0] in ("sum", "broken", "ended") else []
+    assert said[0][:2] == expected
+    assert int(said[0][3]) > int(said[0][2]) or targets < 5, "its teams did not follow"
+    program.end()
+
+
+def test_data_of_threads_stay_with_them(validation, run):
+    """threadprivate and copyin: the program keeps its number."""
+    binary = validation("-DDATA_OF_THREADS")
+    program = run(binary, OMP_NUM_THREADS="3")
+    eventually(lambda: program.job()["backends"][0]["note"].startswith("moldable:"))
+    program.set(1, deadline_ms=100)
+    program.tell("go 20")
+    assert program.expect("sum")[1:] == [validate(binary, 3, 3)[1], "3", "3"]
+    program.end()
 
 
 @pytest.fixture
@@ -422,7 +485,7 @@ def test_growth_ends_where_a_limit_is(compiled, run):
     program.end()
 
 
-@pytest.mark.skipif(not LIBOMP or not shutil.which("clang"), reason="no clang with libomp here")
+@NO_CLANG
 def test_a_tool_sees_the_callers_that_it_sees_without_us(compiled, run):
     binary = compiled("openmp/tool.c", "-fopenmp", "-rdynamic", cc="clang")
     program = run(binary, OMP_NUM_THREADS="2")

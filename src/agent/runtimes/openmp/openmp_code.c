@@ -115,7 +115,8 @@ static void find_stubs(struct reading *r, struct callee *callee)
     }
 }
 
-/* mov %eax, register, or movslq %eax, register. Returns its length; 0: something else. */
+/* mov %eax, register, or movslq %eax, register, or mov %eax, to the stack. Returns its length; 0:
+ * something else. */
 static unsigned move_length(const unsigned char *at)
 {
     unsigned prefix = at[0] >= 0x40 && at[0] <= 0x4f;
@@ -125,7 +126,20 @@ static unsigned move_length(const unsigned char *at)
         return prefix + 2; /* source: eax */
     if (op[0] == 0x63 && (op[1] & 0xc7) == 0xc0)
         return prefix + 2;
-    return 0;
+    if (at[0] != 0x89 || (at[1] & 0x38) != 0)
+        return 0;
+    switch (at[1]) {
+    case 0x45: /* 8 bits from %rbp */
+        return 3;
+    case 0x85: /* 32 bits from %rbp */
+        return 6;
+    case 0x44: /* 8 bits from %rsp */
+        return at[2] == 0x24 ? 4 : 0;
+    case 0x84: /* 32 bits from %rsp */
+        return at[2] == 0x24 ? 7 : 0;
+    default:
+        return 0;
+    }
 }
 
 enum mention { MENTION_NONE, MENTION_CALL, MENTION_TABLE, MENTION_OTHER, MENTION_MAX };
@@ -158,6 +172,8 @@ static bool divides(const struct callee *id, const unsigned char *at)
 {
     unsigned move = move_length(at);
 
+    if (move > 0) /* the stack, too, where registers are short */
+        move += move_length(at + move);
     return move > 0 && call_length(id, at + move) > 0;
 }
 
@@ -173,7 +189,7 @@ static void count_calls(struct reading *r, const struct callee *callee, unsigned
         /* A jump through the table is the linkage table's, or a function's end (-fno-plt). */
         if (mention == MENTION_NONE || (mention == MENTION_TABLE && r->linked))
             continue;
-        if (mention != MENTION_CALL || i + 16 > window.size || (number && !divides(&r->id, at + 4)))
+        if (mention != MENTION_CALL || i + 26 > window.size || (number && !divides(&r->id, at + 4)))
             r->other = true;
         ++*calls;
     }
