@@ -29,7 +29,7 @@ def once(program, threads, agent):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TIDE_", "OMP_", "GOMP_", "KMP_"))}
     env["OMP_NUM_THREADS"] = str(threads)
     if agent:
-        env["LD_PRELOAD"] = AGENT
+        env |= {"LD_PRELOAD": AGENT, "TIDE_OPENMP": "on"}
     return float(subprocess.run([program, "20", "20000" if threads == 1 else "5000"], env=env, check=True,
                                 capture_output=True, text=True).stdout)
 

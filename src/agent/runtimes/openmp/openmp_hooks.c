@@ -22,23 +22,23 @@
 
 #define THREADS                                                                                    \
     256 /* of the program, with regions of their own; further ones have stock's number */
-#define IN_SHIFT                                                                                   \
-    32 /* of the generation in a slot's state; then 8 bits of the copy, the threads                \
-        */
 #define HOT static inline __attribute__((always_inline))
 
 /* ---- the program's threads ---- */
 
 /* A line of its own for each thread, because the thread writes to it before each region. */
 struct slot {
-    _Atomic uint64_t state;   /* 0: outside; else generation, copy, threads */
-    _Atomic uint64_t regions; /* so far */
+    _Atomic uint64_t turns; /* entries to regions and exits: inside while it is odd */
+    _Atomic uint32_t
+        generation; /* … and what its regions follow; the rest is written when it changes */
+    _Atomic uint32_t threads;
+    _Atomic uint8_t copy;
     _Atomic bool used;
     _Atomic bool known; /* to the control thread: there is room for larger teams than stock's */
 } __attribute__((aligned(64)));
 
 static struct slot slots[THREADS];
-static struct slot no_slot;
+static struct slot no_slot = {.turns = 1};
 #define NO_SLOT (&no_slot)
 static _Atomic unsigned slots_used; /* high-water mark */
 static pthread_key_t ends;
@@ -47,8 +47,7 @@ static int (*set_specific)(pthread_key_t, const void *);
 
 static __thread struct {
     struct slot *slot;
-    struct number_wish wish; /* of this generation */
-    uint32_t generation;
+    struct number_wish wish; /* of the slot's generation */
 } me __attribute__((tls_model("initial-exec")));
 
 static void slot_release(void *arg)
@@ -57,9 +56,8 @@ static void slot_release(void *arg)
 
     if (me.slot != slot)
         return; /* the parent's, in the child of a fork */
-    atomic_fetch_add(&openmp.regions, atomic_load(&slot->regions));
-    atomic_store(&slot->regions, 0);
-    atomic_store(&slot->state, 0);
+    atomic_fetch_add(&openmp.regions, atomic_load(&slot->turns) / 2);
+    atomic_store(&slot->turns, 0);
     me.slot = NO_SLOT; /* destructors behind ours may have regions, too */
     atomic_store(&slot->used, false);
 }
@@ -73,7 +71,7 @@ bool hooks_prepare(void)
     return create && set_specific && create(&ends, slot_release) == 0;
 }
 
-__attribute__((noinline, cold)) static void slot_claim(void)
+__attribute__((noinline, cold)) static struct slot *slot_claim(void)
 {
     me.slot = NO_SLOT;
     for (unsigned i = 0; i < THREADS; i++) {
@@ -83,19 +81,21 @@ __attribute__((noinline, cold)) static void slot_claim(void)
         if (!atomic_compare_exchange_strong(&slots[i].used, &free, true))
             continue;
         atomic_store(&slots[i].known, false);
+        atomic_store(&slots[i].generation, 0);
         if (set_specific(ends, &slots[i]) != 0) {
             atomic_store(&slots[i].used, false);
-            return;
+            break;
         }
         while (used < i + 1 && !atomic_compare_exchange_weak(&slots_used, &used, i + 1))
             ;
         me.slot = &slots[i];
-        return;
+        break;
     }
+    return me.slot;
 }
 
 /* The next region of this thread begins under the newest target. */
-__attribute__((noinline, cold)) static void renew(uint32_t generation)
+__attribute__((noinline, cold)) static void renew(struct slot *slot, uint32_t generation)
 {
     int saved = errno;
 
@@ -104,14 +104,14 @@ __attribute__((noinline, cold)) static void renew(uint32_t generation)
     } else {
         me.wish = openmp.wish;
         me.wish.target = atomic_load(&openmp.give);
-        if (!atomic_load(&me.slot->known))
+        if (!atomic_load(&slot->known))
             me.wish.machine = 0;
         me.wish.limit = atomic_load(&openmp.limit);
         atomic_store(&openmp.placed_ns, clock_now_ns());
-        if (atomic_load(&openmp.watched))
-            agent_notify();
     }
-    me.generation = generation;
+    atomic_store(&slot->generation, generation);
+    if (generation != OPENMP_FORKED && atomic_load(&openmp.watched))
+        agent_notify();
     errno = saved;
 }
 
@@ -134,41 +134,38 @@ HOT unsigned number_for(struct copy *copy, unsigned *threads)
     return *threads = want;
 }
 
-static uint64_t state_of(const struct copy *copy, unsigned threads)
+/* A region begins. Returns the thread's slot; NULL: it is not top-level. @threads: its number, as
+ * above. */
+HOT struct slot *region_begin(struct copy *copy, unsigned *threads)
 {
-    return (uint64_t)me.generation << IN_SHIFT | (uint64_t)(copy - openmp.copies) << 24 | 1u << 23 |
-           threads;
-}
+    struct slot *slot = me.slot;
+    uint8_t index = (uint8_t)(copy - openmp.copies);
+    uint32_t generation, gets;
+    uint64_t turns;
 
-/* A region begins. Returns false when it is not top-level. @threads: its number, as above. */
-HOT bool region_begin(struct copy *copy, unsigned *threads)
-{
-    struct slot *slot;
-    uint32_t generation;
-
-    if (__builtin_expect(!me.slot, 0))
-        slot_claim();
-    slot = me.slot;
-    if (slot == NO_SLOT || atomic_load_explicit(&slot->state, memory_order_relaxed) ||
-        copy->level() > 0)
-        return false;
-    atomic_store_explicit(&slot->regions,
-                          atomic_load_explicit(&slot->regions, memory_order_relaxed) + 1,
-                          memory_order_relaxed);
+    if (__builtin_expect(!slot, 0))
+        slot = slot_claim();
+    turns = atomic_load_explicit(&slot->turns, memory_order_relaxed);
+    if (turns & 1 || copy->level() > 0) /* odd, too, in NO_SLOT */
+        return NULL;
+    if (__builtin_expect(atomic_load_explicit(&slot->copy, memory_order_relaxed) != index, 0))
+        atomic_store(&slot->copy, index);
     /* Either this thread sees the new generation, or the control thread sees the old region. */
-    atomic_store_explicit(&slot->state, state_of(copy, 0), memory_order_relaxed);
+    atomic_store_explicit(&slot->turns, turns + 1, memory_order_release);
     if (__builtin_expect(atomic_load_explicit(&openmp.fences, memory_order_relaxed), 0))
         atomic_thread_fence(memory_order_seq_cst);
     else
         atomic_signal_fence(memory_order_seq_cst);
     generation = atomic_load_explicit(&openmp.generation, memory_order_acquire);
-    if (__builtin_expect(generation != me.generation, 0))
-        renew(generation);
+    if (__builtin_expect(
+            generation != atomic_load_explicit(&slot->generation, memory_order_relaxed), 0))
+        renew(slot, generation);
     if (__builtin_expect(!atomic_load_explicit(&copy->begun, memory_order_relaxed), 0))
         atomic_store(&copy->begun, true);
-    atomic_store_explicit(&slot->state, state_of(copy, number_for(copy, threads)),
-                          memory_order_relaxed);
-    return true;
+    gets = number_for(copy, threads);
+    if (__builtin_expect(atomic_load_explicit(&slot->threads, memory_order_relaxed) != gets, 0))
+        atomic_store_explicit(&slot->threads, gets, memory_order_relaxed);
+    return slot;
 }
 
 __attribute__((noinline, cold)) static void region_left(void)
@@ -180,11 +177,13 @@ __attribute__((noinline, cold)) static void region_left(void)
     errno = saved;
 }
 
-HOT void region_end(void)
+HOT void region_end(struct slot *slot)
 {
-    if (me.slot == NO_SLOT || !me.slot)
-        return; /* the child of a fork within the region */
-    atomic_store_explicit(&me.slot->state, 0, memory_order_release);
+    if (!slot || me.slot != slot)
+        return; /* not top-level; or the child of a fork within the region */
+    atomic_store_explicit(&slot->turns,
+                          atomic_load_explicit(&slot->turns, memory_order_relaxed) + 1,
+                          memory_order_release);
     /* The control thread's next tick finds what it misses in this moment. */
     if (__builtin_expect(atomic_load_explicit(&openmp.watched, memory_order_relaxed), 0))
         region_left();
@@ -192,18 +191,20 @@ HOT void region_end(void)
 
 /* ---- for the control thread ---- */
 
+static bool is_inside(const struct slot *slot)
+{
+    return atomic_load(&slot->turns) & 1;
+}
+
 bool hooks_settled(void)
 {
     uint32_t generation = atomic_load(&openmp.generation);
     unsigned used = atomic_load(&slots_used);
 
-    for (unsigned i = 0; i < used; i++) {
-        uint64_t state = atomic_load(&slots[i].state);
-
-        if (state && (uint32_t)(state >> IN_SHIFT) != generation &&
-            atomic_load(&openmp.copies[state >> 24 & 0xff].may) == OPENMP_FREE)
+    for (unsigned i = 0; i < used; i++)
+        if (is_inside(&slots[i]) && atomic_load(&slots[i].generation) != generation &&
+            atomic_load(&openmp.copies[atomic_load(&slots[i].copy)].may) == OPENMP_FREE)
             return false;
-    }
     return true;
 }
 
@@ -231,7 +232,7 @@ uint32_t hooks_active(void)
     uint32_t active = 0;
 
     for (unsigned i = 0; i < used; i++) {
-        uint32_t threads = atomic_load(&slots[i].state) & 0x7fffff;
+        uint32_t threads = is_inside(&slots[i]) ? atomic_load(&slots[i].threads) : 0;
 
         active = threads > active ? threads : active;
     }
@@ -244,7 +245,7 @@ uint64_t hooks_regions(void)
     uint64_t regions = atomic_load(&openmp.regions);
 
     for (unsigned i = 0; i < used; i++)
-        regions += atomic_load_explicit(&slots[i].regions, memory_order_relaxed);
+        regions += (atomic_load_explicit(&slots[i].turns, memory_order_relaxed) + 1) / 2;
     return regions;
 }
 
@@ -252,11 +253,9 @@ void hooks_after_fork(void)
 {
     for (unsigned i = 0; i < THREADS; i++) {
         atomic_store(&slots[i].used, false);
-        atomic_store(&slots[i].state, 0);
-        atomic_store(&slots[i].regions, 0);
+        atomic_store(&slots[i].turns, 0);
     }
-    me.slot = NULL;
-    me.generation = 0; /* its first region starts the agent again */
+    me.slot = NULL; /* its first region starts the agent again */
     me.wish = (struct number_wish){.limit = 0};
 }
 
@@ -269,22 +268,20 @@ typedef void (*body_fn)(void *);
 HOT void parallel(struct copy *copy, body_fn body, void *data, unsigned threads, unsigned flags)
 {
     typedef void (*real_fn)(body_fn, void *, unsigned, unsigned);
-    bool ours = region_begin(copy, &threads);
+    struct slot *slot = region_begin(copy, &threads);
 
     ((real_fn)ENTRY(copy, PARALLEL))(body, data, threads, flags);
-    if (ours)
-        region_end();
+    region_end(slot);
 }
 
 HOT unsigned reductions(struct copy *copy, body_fn body, void *data, unsigned threads,
                         unsigned flags)
 {
     typedef unsigned (*real_fn)(body_fn, void *, unsigned, unsigned);
-    bool ours = region_begin(copy, &threads);
+    struct slot *slot = region_begin(copy, &threads);
     unsigned had = ((real_fn)ENTRY(copy, REDUCTIONS))(body, data, threads, flags);
 
-    if (ours)
-        region_end();
+    region_end(slot);
     return had;
 }
 
@@ -292,11 +289,10 @@ HOT void sections(struct copy *copy, body_fn body, void *data, unsigned threads,
                   unsigned flags)
 {
     typedef void (*real_fn)(body_fn, void *, unsigned, unsigned, unsigned);
-    bool ours = region_begin(copy, &threads);
+    struct slot *slot = region_begin(copy, &threads);
 
     ((real_fn)ENTRY(copy, SECTIONS))(body, data, threads, n, flags);
-    if (ours)
-        region_end();
+    region_end(slot);
 }
 
 struct range {
@@ -307,22 +303,20 @@ HOT void loop(struct copy *copy, void *entry, body_fn body, void *data, unsigned
               struct range r, long chunk, unsigned flags)
 {
     typedef void (*real_fn)(body_fn, void *, unsigned, long, long, long, long, unsigned);
-    bool ours = region_begin(copy, &threads);
+    struct slot *slot = region_begin(copy, &threads);
 
     ((real_fn)entry)(body, data, threads, r.from, r.to, r.step, chunk, flags);
-    if (ours)
-        region_end();
+    region_end(slot);
 }
 
 HOT void loop_without_chunk(struct copy *copy, void *entry, body_fn body, void *data,
                             unsigned threads, struct range r, unsigned flags)
 {
     typedef void (*real_fn)(body_fn, void *, unsigned, long, long, long, unsigned);
-    bool ours = region_begin(copy, &threads);
+    struct slot *slot = region_begin(copy, &threads);
 
     ((real_fn)entry)(body, data, threads, r.from, r.to, r.step, flags);
-    if (ours)
-        region_end();
+    region_end(slot);
 }
 
 #ifdef __x86_64__
@@ -368,30 +362,34 @@ __asm__(".text\n"
         "    .cfi_endproc\n"
         ".size openmp_forward, . - openmp_forward\n");
 
-/* libomp's entry has as many arguments as the region has shared variables. */
+/* libomp's entry has as many arguments as the region has shared variables; the first three are in
+ * registers. */
 #define FORK_STUB(i)                                                                               \
-    static void fork_call_##i(void *loc, int32_t argc, void *body, ...)                            \
+    static void fork_call_##i(void *loc, int32_t argc, void *body, void *a, void *b, void *c, ...) \
     {                                                                                              \
+        typedef void (*real_fn)(void *, int32_t, void *, ...);                                     \
         struct copy *copy = &openmp.copies[i];                                                     \
         unsigned threads = 0;                                                                      \
-        bool ours = region_begin(copy, &threads);                                                  \
-        size_t n = 3 + (argc > 0 ? (size_t)argc : 0);                                              \
-        void **words = __builtin_alloca((n < 6 ? 6 : n) * sizeof(*words));                         \
-        va_list ap;                                                                                \
+        struct slot *slot = region_begin(copy, &threads);                                          \
                                                                                                    \
-        memset(words, 0, 6 * sizeof(*words));                                                      \
-        words[0] = loc;                                                                            \
-        memcpy(&words[1], &(intptr_t){argc}, sizeof(words[1]));                                    \
-        words[2] = body;                                                                           \
-        va_start(ap, body);                                                                        \
-        for (size_t word = 3; word < n; word++)                                                    \
-            words[word] = va_arg(ap, void *);                                                      \
-        va_end(ap);                                                                                \
         if (threads) /* objects with num_threads() are not governed: nothing is overwritten */     \
             copy->push(loc, copy->thread(loc), (int32_t)threads);                                  \
-        openmp_forward(ENTRY(copy, FORK_CALL), words, n < 6 ? 6 : n);                              \
-        if (ours)                                                                                  \
-            region_end();                                                                          \
+        if (argc <= 3) {                                                                           \
+            ((real_fn)ENTRY(copy, FORK_CALL))(loc, argc, body, a, b, c);                           \
+        } else {                                                                                   \
+            size_t n = 3 + (size_t)argc;                                                           \
+            void **words = __builtin_alloca(n * sizeof(*words));                                   \
+            va_list ap;                                                                            \
+                                                                                                   \
+            memcpy(words, (void *[]){loc, NULL, body, a, b, c}, 6 * sizeof(*words));               \
+            memcpy(&words[1], &(intptr_t){argc}, sizeof(words[1]));                                \
+            va_start(ap, c);                                                                       \
+            for (size_t word = 6; word < n; word++)                                                \
+                words[word] = va_arg(ap, void *);                                                  \
+            va_end(ap);                                                                            \
+            openmp_forward(ENTRY(copy, FORK_CALL), words, n);                                      \
+        }                                                                                          \
+        region_end(slot);                                                                          \
     }
 #define FORK_STUB_OF(i) fork_call_##i
 #else
