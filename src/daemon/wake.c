@@ -77,6 +77,17 @@ void daemon_changed(struct daemon *d)
         sd_event_source_set_enabled(d->wake->decide, SD_EVENT_ONESHOT);
 }
 
+void daemon_decide_due(struct daemon *d)
+{
+    int enabled;
+
+    if (!d->wake || sd_event_source_get_enabled(d->wake->decide, &enabled) < 0 ||
+        enabled == SD_EVENT_OFF)
+        return;
+    sd_event_source_set_enabled(d->wake->decide, SD_EVENT_OFF);
+    d->wake->handlers.decide(d);
+}
+
 /* The first change sets the time, so that a stream of changes cannot delay it for ever. */
 void daemon_store_later(struct daemon *d)
 {

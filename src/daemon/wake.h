@@ -25,6 +25,9 @@ struct wake *wake_free(struct wake *w); /* takes NULL, returns NULL */
 /* A change that decisions rest on: decides again before the loop sleeps. */
 void daemon_changed(struct daemon *d);
 
+/* Decides now if a change was reported since the last decision: for an order that reads it. */
+void daemon_decide_due(struct daemon *d);
+
 /* A job joined, changed or left: saves it when there is time. */
 void daemon_store_later(struct daemon *d);
 

@@ -307,9 +307,10 @@ static void do_loan(struct connection *connection, const struct proto_control *m
 {
     bool lends = m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_RECLAIM;
     struct order o = {.from = lends ? j->asked.lent : j->wanted.borrowed};
-    uint32_t least = j->asked.attributes.min ? j->asked.attributes.min : 1,
-             room = j->wanted.share > least ? j->wanted.share - least : 0;
+    uint32_t least = j->asked.attributes.min ? j->asked.attributes.min : 1, room;
 
+    daemon_decide_due(j->daemon); /* the share of a job that has just begun */
+    room = j->wanted.share > least ? j->wanted.share - least : 0;
     switch (m->verb) {
     case PROTO_VERB_LEND:
         j->asked.lent += m->intra < room ? m->intra : room;
