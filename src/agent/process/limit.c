@@ -98,7 +98,7 @@ static uint32_t group_pids_left(const char *dir)
     return max > current ? (uint32_t)(max - current) + 1 : 1;
 }
 
-/* What is read of control groups: figures of which the smallest on the way counts; 0: none. */
+/* A figure of control groups, of which the smallest on the way counts; 0: none. */
 struct figure {
     const char *controller;
     const char *mounts_v1[3];

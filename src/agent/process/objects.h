@@ -92,7 +92,7 @@ void object_imports(const struct object *o, void (*take)(void *arg, const struct
 /* The end of the mapping that @address lies in; 0: none, or it cannot be read. */
 uintptr_t object_mapping_end(uintptr_t address);
 
-/* What a slot holds. Any thread. */
+/* The address that a slot holds. Any thread. */
 uintptr_t slot_held(uintptr_t slot);
 
 /* Returns false when ld.so may still write to that page. One thread at a time for each object: the

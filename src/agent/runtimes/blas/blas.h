@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the backends of BLAS libraries share (OpenBLAS, MKL, BLIS).
+ * The part that the backends of BLAS libraries share (OpenBLAS, MKL, BLIS).
  *
  *   OpenBLAS: a call reads a variable      -> the control thread writes the target there
  *   MKL, BLIS: a call asks for the number  -> our stub in the library's own slot answers

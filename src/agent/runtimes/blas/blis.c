@@ -151,7 +151,7 @@ static const char *const copying[] = {"\x66\x0f\x6f\x05",
 #define CODE_AROUND (512 * 1024) /* it is compiled beside the interface of BLAS */
 #define CODE_MAX    128          /* bytes, more than all pieces have */
 
-/* What is copied by the code at @at; 0: it is another code. */
+/* The address that the code at @at copies from; 0: it is another code. */
 static uintptr_t copied_at(const unsigned char *at)
 {
     uintptr_t first = 0;
@@ -263,7 +263,7 @@ static int take_each(struct dl_phdr_info *info, size_t size, void *arg)
     return 0;
 }
 
-/* What the program is linked with may be initialized before us. */
+/* Libraries that the program is linked with may be initialized before us. */
 __attribute__((constructor)) static void take_if_linked(void)
 {
     if (agent_config.enabled)

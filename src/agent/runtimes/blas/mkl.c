@@ -200,7 +200,7 @@ static int is_here(struct dl_phdr_info *info, size_t size, void *arg)
     return part_of(&o) == LAYER;
 }
 
-/* What the program is linked with may be initialized before us. */
+/* Libraries that the program is linked with may be initialized before us. */
 __attribute__((constructor)) static void look_if_linked(void)
 {
     if (agent_config.enabled && dl_iterate_phdr(is_here, NULL) == 1 && !number_threads_are_bound())

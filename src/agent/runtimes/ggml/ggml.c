@@ -115,7 +115,7 @@ static int defines(struct dl_phdr_info *info, size_t size, void *arg)
     return s->found != 0;
 }
 
-/* What ld.so would have given @caller for this name without us; it stays loaded. NULL: unknown. */
+/* ld.so would have given @caller this for the name; the library stays loaded. NULL: unknown. */
 static const void *bound(const char *name, const void *caller)
 {
     bool can_look_up = dlsym && dlopen && dladdr;

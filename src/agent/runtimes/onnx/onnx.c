@@ -173,7 +173,7 @@ static void onnx_loaded(const struct object *o)
     }
 }
 
-/* What the program is linked with may be initialized before us. */
+/* Libraries that the program is linked with may be initialized before us. */
 __attribute__((constructor)) static void begin_if_linked(void)
 {
     int saved = errno;

@@ -121,11 +121,11 @@ bool onnx_is_loop(const struct onnx_copy *copy, const struct onnx_body *body);
 
 /* ---- onnx_hooks.c ---- */
 
-/* What the two entries get. */
+/* The two entries get this. */
 void onnx_run(void *pool, struct onnx_body *body, unsigned n, ptrdiff_t block);
 void onnx_run_more(void *pool, void *section, struct onnx_body *body, unsigned n, ptrdiff_t block);
 
-/* What the library calls instead of getenv() and pthread_setaffinity_np(). */
+/* The library calls these instead of getenv() and pthread_setaffinity_np(). */
 char *onnx_getenv(const char *name);
 int onnx_set_affinity(pthread_t thread, size_t size, const cpu_set_t *set);
 

@@ -463,7 +463,7 @@ static bool is_harmless(const struct object *o)
            object_defines(o, "Py_AddPendingCall");
 }
 
-/* What has to be read of @u. */
+/* The kinds of code to read of @u. */
 static unsigned to_read(const struct user *u)
 {
     unsigned wants = 0;

@@ -214,7 +214,7 @@ static bool at_safe_point(void)
     return (atomic_load(&xgboost.own) || meet()) && take_number();
 }
 
-/* What ctypes gets in place of libgomp's functions. */
+/* ctypes gets these in place of libgomp's functions. */
 static int told_number(void)
 {
     int held = known.get_number();
