@@ -44,6 +44,7 @@ static uint32_t program_threads(const struct agent_target *target)
 static void get_state(struct agent_state *ret_state)
 {
     struct agent_state state = {.max = 0};
+    struct proto_backend said = {.max_intra = 0};
     struct agent_target target;
 
     agent_start();
@@ -54,8 +55,7 @@ static void get_state(struct agent_state *ret_state)
     state.frozen = core_frozen();
     state.generation = core_generation();
     for (each_backend(b)) {
-        struct proto_backend said = {.max_intra = 0};
-
+        said.max_intra = said.max_inter = 0; /* the rest does not count: it would cost time */
         if (!(*b)->describe(&said) || said.max_intra < state.max)
             continue;
         state.max = said.max_intra;

@@ -196,11 +196,12 @@ static uint32_t active(const struct safe_number *n)
 
 bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
 {
-    uint32_t own = atomic_load(&n->own), shown = own ? own : limit_affinity_cpus();
+    uint32_t own = atomic_load(&n->own), shown;
     int may = atomic_load(&n->may);
 
     if (may != NUMBER_FIXED && (may != NUMBER_FREE || own == 0))
         return false;
+    shown = own ? own : limit_affinity_cpus();
     b->malleable = may == NUMBER_FREE;
     b->max_intra = b->malleable ? most(n) : shown;
     b->target_intra = b->malleable ? safe_number_wanted(n) : shown;
