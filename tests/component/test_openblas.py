@@ -9,7 +9,7 @@ import pytest
 
 import program as programs
 from daemon import eventually
-from program import LONG_S, run, tided  # noqa: F401 (fixtures)
+from program import LONG_S, SOAK, run, tided  # noqa: F401 (fixtures)
 
 WORK = pathlib.Path(__file__).parent / "openblas" / "work.py"
 pytest.importorskip("numpy")
@@ -94,8 +94,9 @@ def test_random_targets_leave_each_result_as_one_of_a_fixed_number(program):
     """A call keeps the number with which it began, so no result is of two numbers."""
     fixed, started, orders = stocks(*range(1, 9)), program(), random.Random(55)
     assert len(fixed) > 2, "the sum does not show the number of threads"
-    started.tell("say('products', *in_threads(2, 400))")
-    for _ in range(300):
+    products, changes = (400, 300) if SOAK else (120, 100)
+    started.tell(f"say('products', *in_threads(2, {products}))")
+    for _ in range(changes):
         started.set(orders.randint(1, 8), deadline_ms=20)
     assert set(started.expect("products", guard=LONG_S)[1:]) <= fixed
     started.follows(1)

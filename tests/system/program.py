@@ -32,6 +32,11 @@ def tensorflow_pythons():
     return given.split(":") if given else [str(ROOT / v / "bin/python") for v in VENVS]
 
 
+def is_newest(python):
+    """Of the versions to test with."""
+    return python == tensorflow_pythons()[0]
+
+
 def clean_env(**more):
     env = {k: v for k, v in os.environ.items() if not k.startswith(("TIDE_", "TF_", "LD_PRELOAD"))}
     env.update({k: str(v) for k, v in more.items()})
@@ -54,6 +59,7 @@ class Program:
 
     def __init__(self, python, env, wrapper=()):
         self._stderr = tempfile.TemporaryFile()
+        self.python = python
         self.process = subprocess.Popen([*wrapper, python, str(HERE / "workload.py")], env=env,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self._stderr)

@@ -14,7 +14,7 @@ import pytest
 from conftest import BUILT, SOAK, connected
 from peer import (ACK_DONE, ACK_STALE, SOURCE_DAEMON, SOURCE_LIMIT, SOURCE_SIGNAL,
                   wait_until)
-from program import Program, clean_env
+from program import Program, clean_env, is_newest
 
 STEPS = 30
 ROUND_STEPS = 60
@@ -391,6 +391,8 @@ def test_resizes_in_the_middle_of_steps_leave_the_results_as_they_are(live, agen
     rounds like none of them, and a last bit can decide which of two pixels the CNN's pooling takes. The
     largest difference seen is 0.0005 %, in three of CI's runs, from one step on.
     """
+    if model not in ("mlp", "cnn") and not SOAK and not is_newest(live.python):
+        pytest.skip("older versions learn two models; all of them under TIDE_SOAK")
     fixed = [stock(k)[model] for k in (1, 2)]
     same_bits = fixed[0] == fixed[1]
     if not same_bits:
