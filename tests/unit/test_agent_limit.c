@@ -14,40 +14,27 @@
 
 #define CPU "sys/fs/cgroup/cpu/"
 
-/* Returns the quota in a tree of @files, thousandths of a core. */
-#define quota_of(...)                                                                              \
-    quota_of_files((const struct tree_file[]){__VA_ARGS__},                                        \
-                   sizeof((const struct tree_file[]){__VA_ARGS__}) / sizeof(struct tree_file))
-
-static uint32_t quota_of_files(const struct tree_file *files, size_t n)
-{
-    struct tree tree;
-    char root[40];
-    uint32_t mcpu;
-
-    tree_init(&tree, files, n);
-    snprintf(root, sizeof(root), "%s/", tree.path);
-    mcpu = limit_quota_mcpu(root);
-    tree_done(&tree);
-    return mcpu;
-}
-
-/* … and how many threads its groups leave to be made. */
-#define left_of(...)                                                                               \
-    left_of_files((const struct tree_file[]){__VA_ARGS__},                                         \
+/* Returns what @read finds in a tree of @files. */
+#define read_of(read, ...)                                                                         \
+    read_of_files(read, (const struct tree_file[]){__VA_ARGS__},                                   \
                   sizeof((const struct tree_file[]){__VA_ARGS__}) / sizeof(struct tree_file))
 
-static uint32_t left_of_files(const struct tree_file *files, size_t n)
+/* The quota, thousandths of a core; how many threads the process's groups leave to be made. */
+#define quota_of(...) read_of(limit_quota_mcpu, __VA_ARGS__)
+#define left_of(...)  read_of(limit_pids_left, __VA_ARGS__)
+
+static uint32_t read_of_files(uint32_t (*read)(const char *root), const struct tree_file *files,
+                              size_t n)
 {
     struct tree tree;
     char root[40];
-    uint32_t left;
+    uint32_t found;
 
     tree_init(&tree, files, n);
     snprintf(root, sizeof(root), "%s/", tree.path);
-    left = limit_pids_left(root);
+    found = read(root);
     tree_done(&tree);
-    return left;
+    return found;
 }
 
 static void what_pids_max_leaves_is_read(void **state)
