@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import queue
+import shutil
 import statistics
 import subprocess
 import sys
@@ -88,6 +89,7 @@ class Training:
         self._command = [sys.executable, __file__, "--chief", checkpoints]
         self._env = {**os.environ, **cluster.env, "TF_CPP_MIN_LOG_LEVEL": "2"}
         self._log, self.times, self._checkpoints = log, [], 0
+        self.during = ""  # which change is measured, for a message
         self.start()
 
     def start(self):
@@ -106,8 +108,10 @@ class Training:
     def wait(self, condition, what):
         end = time.monotonic() + GUARD_S
         while not condition():
-            if time.monotonic() > end or self._process.poll() not in (None, 0):
-                sys.exit(f"elastic_pause: not {what}; see {self._log.name}")
+            ended = self._process.poll()
+            if time.monotonic() > end or ended not in (None, 0):
+                why = f"the chief ended with {ended}" if ended else f"none in {GUARD_S} s"
+                sys.exit(f"elastic_pause: not {what} {self.during}: {why}; see {self._log.name}")
             time.sleep(0.005)
 
     def wait_steps(self, count):
@@ -165,27 +169,30 @@ def measure(rounds, directory):
             open(pathlib.Path(directory) / "chief.log", "w+") as log:
         training = Training(cluster, str(pathlib.Path(directory) / "checkpoints"), log)
         training.wait_steps(60)
-        for _ in range(rounds):
+        for number in range(rounds):
             node = {}
+
             def start(role):
                 node[role] = cluster.start(role)[0].index
                 return True
-            found["worker joins"].append(pause(training, lambda: start("worker"), " joins"))
-            found["server joins"].append(pause(training, lambda: start("ps"), "variables moved"))
-            found["server leaves"].append(pause(
-                training, lambda: cluster.leave("ps", node["ps"]), "is released"))
-            found["worker leaves"].append(pause(
-                training, lambda: cluster.leave("worker", node["worker"]), "is released"))
+
+            def measured(what, change, text):
+                training.during = f"in round {number + 1}, {what}"
+                found[what].append(pause(training, change, text))
+
+            measured("worker joins", lambda: start("worker"), " joins")
+            measured("server joins", lambda: start("ps"), "variables moved")
+            measured("server leaves", lambda: cluster.leave("ps", node["ps"]), "is released")
+            measured("worker leaves", lambda: cluster.leave("worker", node["worker"]), "is released")
             start("worker")
             training.wait_steps(45)
-            found["worker killed"].append(pause(
-                training, lambda: cluster.kill("worker", node["worker"]), "is lost"))
+            measured("worker killed", lambda: cluster.kill("worker", node["worker"]), "is lost")
             start("ps")
             training.wait_steps(45)
             training.checkpoint()
-            found["server killed"].append(pause(
-                training, lambda: cluster.kill("ps", node["ps"]), "restarted after step"))
+            measured("server killed", lambda: cluster.kill("ps", node["ps"]), "restarted after step")
             training.wait_steps(45)
+            training.during = f"in round {number + 1}, {RESTART}"
             found[RESTART].append(training.restart())
             training.wait_steps(45)
         training.end()
@@ -216,8 +223,9 @@ def main():
     options = parser.parse_args()
     if options.chief:
         return chief(options.chief)
-    with tempfile.TemporaryDirectory() as directory:
-        save(measure(options.rounds, directory))
+    directory = tempfile.mkdtemp()
+    save(measure(options.rounds, directory))
+    shutil.rmtree(directory)  # who failed leaves what was logged
 
 
 def save(found):
