@@ -53,8 +53,8 @@ def leave_in_between(strategy):
     private.update_cluster, variables.move = updating, moving
 
 
-def lose_an_answer():
-    """What worker 0 is asked while worker 1 joins is never answered."""
+def lose_answers(count):
+    """The next @count calls of worker 0, from when worker 1 joins, are never answered."""
     update, done = private.update_cluster, dispatch.Dispatcher.done
     joins, asked = threading.Event(), threading.Event()
 
@@ -65,19 +65,21 @@ def lose_an_answer():
         update(add, remove)
 
     def losing(self, task, worker, result, seconds):
-        if joins.is_set() and worker.node.index == 0:
+        nonlocal count
+        if joins.is_set() and worker.node.index == 0 and count:
+            count -= 1
             asked.set()
             threading.Event().wait()
         done(self, task, worker, result, seconds)
 
     private.update_cluster, dispatch.Dispatcher.done = updating, losing
-    dispatch.OVERDUE_S = 1.0
+    dispatch.AGAIN_S = dispatch.OVERDUE_S = 1.0
 
 
 class Training:
     def __init__(self, options):
-        if options.get("lose_an_answer"):
-            lose_an_answer()
+        if options.get("lose_answers"):
+            lose_answers(options["lose_answers"])
         self.strategy = tide.ElasticParameterServerStrategy(
             checkpoint_dir=options.get("checkpoints"),
             checkpoint_interval_s=options.get("interval_s", 30.0),

@@ -4,6 +4,8 @@
 import contextlib
 import socket
 
+import pytest
+
 from elastic import Chief, cluster
 from peer import wait_until
 from program import tensorflow_pythons
@@ -54,12 +56,16 @@ def test_nodes_asked_to_leave_as_they_come(tmp_path):
         assert not any(text in words for text in ("cannot join", "restarted", "is lost")), words
 
 
-def test_a_call_that_is_never_answered_is_done_by_another(tmp_path):
+@pytest.mark.parametrize("count", (1, 2))
+def test_a_call_that_is_never_answered_is_made_again(tmp_path, count):
+    """Once: by the same worker, which stays; if that is not answered either, by another."""
     with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log",
-                                         lose_an_answer=True) as chief:
+                                         lose_answers=count) as chief:
         chief.run(4)
         chief.begin(28)
         nodes.start("worker", 1)
         assert chief.stepped() == 32
         assert chief.end()["seen"] == [4.0] * 256
-        assert "worker 0 is lost: what it was asked is not answered" in chief.words()
+        words = chief.words()
+        assert "worker 0 has not answered a call since the cluster changed" in words
+        assert ("worker 0 is lost: what it was asked is not answered" in words) == (count == 2)

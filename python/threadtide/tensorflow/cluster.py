@@ -281,14 +281,19 @@ class Cluster:
             self._remove(remove)
         if batch:
             self._add(batch)
-        self.updated = time.monotonic()
         with self.lock:
             self._changing, self._adding = None, []
         self.change()
 
+    def _update(self, add, remove):
+        try:
+            private.update_cluster(add, remove)
+        finally:
+            self.updated = time.monotonic()  # before a new node gets its first call: the change cannot have met that
+
     def _remove(self, gone):
         try:
-            private.update_cluster({}, gone)
+            self._update({}, gone)
         except Exception as error:  # the next change removes them, too
             log(f"TensorFlow keeps nodes that leave: {str(error).splitlines()[:1]}")
         with self.lock:
@@ -300,7 +305,7 @@ class Cluster:
     def _add(self, batch):
         add = {n.key: n.member.address for n in batch}
         try:
-            private.update_cluster(add, ())
+            self._update(add, ())
         except Exception as error:  # one that hangs or dies now is no reason to end this thread
             log(f"{', '.join(map(str, batch))} cannot join yet: {str(error).splitlines()[:1]}")
             for node in batch:

@@ -4,6 +4,11 @@
 Nobody waits for a lost worker: its task goes back to the queue at once, and what its thread says
 about it later is ignored. A task whose call did not end cleanly is marked as interrupted: its
 worker may or may not have done it.
+
+Now and then TensorFlow never answers a call that it was at while its cluster changed, though both
+ends live: a tensor that was on its way to the worker then ("Unexpected context_view_id" in its log)
+never counts as arrived. The call's task is done again, and its worker, with which nothing is wrong,
+gets another thread; only if that gets no answer either the worker counts as lost.
 """
 
 import collections
@@ -13,11 +18,16 @@ import time
 import tensorflow as tf
 
 from threadtide.tensorflow import private
+from threadtide.tensorflow.log import log
 
 ATTEMPTS = 8  # of a task whose calls fail though nobody has gone
 FAILURES = 3  # of a worker, one after the other, before it counts as lost
 EXPLAIN_S = 0.4  # how long after an error the end of a link may come
-OVERDUE_S, OVERDUE_TIMES = 30.0, 20  # beyond the usual: the answer is not waited for any longer
+# Seconds, and times the usual: after a change of the cluster until a call that it met is made again;
+# that a worker's next call takes until the worker is given up.
+AGAIN_S, AGAIN_TIMES = 3.0, 10
+OVERDUE_S, OVERDUE_TIMES = 30.0, 20
+PREPARED_S = 60.0  # after a change of the cluster that met a worker as it prepared: it works without
 
 TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
              tf.errors.DeadlineExceededError)
@@ -50,7 +60,8 @@ class Dispatcher:
         self.changed = threading.Condition()
         self._cluster, self._server_lost = cluster, server_lost
         self._queue = collections.deque()
-        self._running = {}  # task: worker
+        self._running = {}    # task: worker
+        self._preparing = {}  # worker: since when
 
     def submit(self, tasks):
         with self.changed:
@@ -84,18 +95,39 @@ class Dispatcher:
         return bool(self._running)
 
     def overdue(self):
-        """The nodes whose answer will not come any more: now and then TensorFlow never answers a
-        call that it was at while its cluster changed, though both ends live."""
+        """The nodes whose answer will not come any more. Calls that are late for the first time are made again."""
         now, updated = time.monotonic(), self._cluster.updated
+        nodes = []
         with self.changed:
-            return [worker.node for task, worker in self._running.items()
-                    if task.usual.seconds and task.begun < updated
-                    and now - updated > OVERDUE_S + OVERDUE_TIMES * task.usual.seconds]
+            for task, worker in list(self._running.items()):
+                usual = task.usual.seconds
+                if not usual:
+                    continue
+                if worker.doubted:
+                    if now - task.begun > OVERDUE_S + OVERDUE_TIMES * usual:
+                        nodes.append(worker.node)
+                elif task.begun < updated and now - updated > AGAIN_S + AGAIN_TIMES * usual:
+                    self._back(task)
+                    worker.replace("has not answered a call since the cluster changed: it is made again", True)
+            for worker, begun in list(self._preparing.items()):
+                if begun < updated and now - updated > PREPARED_S:
+                    del self._preparing[worker]
+                    worker.replace("has not prepared its functions since the cluster changed: it begins without", False)
+            self.changed.notify_all()
+        return nodes
+
+    def prepares(self, worker):
+        with self.changed:
+            self._preparing[worker] = time.monotonic()
+
+    def prepared(self, worker):
+        with self.changed:
+            self._preparing.pop(worker, None)
 
     def take(self, worker):
         """The next task for @worker; None when it is to end."""
         with self.changed:
-            while worker.node.state == "in":
+            while worker.node.state == "in" and not worker.replaced:
                 if self._queue:
                     task = self._queue.popleft()
                     task.begun = time.monotonic()
@@ -108,6 +140,7 @@ class Dispatcher:
         with self.changed:
             if self._running.get(task) is worker:
                 del self._running[task]
+                worker.doubted = False
                 task.usual.add(seconds)
                 task.result, task.seconds, task.finished = result, seconds, True
                 self.changed.notify_all()
@@ -145,18 +178,27 @@ class Dispatcher:
 class Worker(threading.Thread):
     """Feeds one worker until that leaves or is lost."""
 
-    def __init__(self, node, cluster, dispatcher, prepare):
+    def __init__(self, node, cluster, dispatcher, prepare=None, doubted=False):
         super().__init__(name=f"tide-worker-{node.index}", daemon=True)
-        self.node, self.failures = node, 0
+        self.node, self.failures, self.replaced, self.doubted = node, 0, False, doubted
         self._cluster, self._dispatcher, self._prepare = cluster, dispatcher, prepare
         self.start()
 
+    def replace(self, why, doubted):
+        """Another thread feeds the node; this one ends if its call is answered after all."""
+        self.replaced = True
+        log(f"{self.node} {why}")
+        Worker(self.node, self._cluster, self._dispatcher, doubted=doubted)
+
     def run(self):
         executor = private.new_executor()
-        try:
-            self._prepare(self.node.device, executor)
-        except tf.errors.OpError:
-            pass  # preparing only saves time: the first task will show what is wrong
+        if self._prepare:
+            self._dispatcher.prepares(self)
+            try:
+                self._prepare(self.node.device, executor)
+            except tf.errors.OpError:
+                pass  # preparing only saves time: the first task will show what is wrong
+            self._dispatcher.prepared(self)
         while True:
             task = self._dispatcher.take(self)
             if task is None:
@@ -170,5 +212,5 @@ class Worker(threading.Thread):
                 self.failures = 0
                 self._dispatcher.done(task, self, result, time.monotonic() - begin)
             del task
-        if self.node.state == "draining":
+        if self.node.state == "draining" and not self.replaced:
             self._cluster.released(self.node)
