@@ -285,7 +285,7 @@ class Cluster:
             self._changing, self._adding = None, []
         self.change()
 
-    def _update(self, add, remove):
+    def _tell_tensorflow(self, add, remove):
         try:
             private.update_cluster(add, remove)
         finally:
@@ -293,7 +293,7 @@ class Cluster:
 
     def _remove(self, gone):
         try:
-            self._update({}, gone)
+            self._tell_tensorflow({}, gone)
         except Exception as error:  # the next change removes them, too
             log(f"TensorFlow keeps nodes that leave: {str(error).splitlines()[:1]}")
         with self.lock:
@@ -305,7 +305,7 @@ class Cluster:
     def _add(self, batch):
         add = {n.key: n.member.address for n in batch}
         try:
-            self._update(add, ())
+            self._tell_tensorflow(add, ())
         except Exception as error:  # one that hangs or dies now is no reason to end this thread
             log(f"{', '.join(map(str, batch))} cannot join yet: {str(error).splitlines()[:1]}")
             for node in batch:
