@@ -81,6 +81,14 @@ task(never.wait)
 change()
 assert until(lambda dead: dead, "given up") == [node]
 """,
+    "a worker that is lost while it prepares gets no other thread": """
+worker = feed(never.wait)
+change()
+node.state = "lost"
+queue.wake()
+time.sleep(0.3)
+assert queue.overdue() == [] and not worker.replaced
+""",
     "a call that begins after the change has all the time it needs": """
 feed()
 change()
@@ -89,7 +97,6 @@ made = task(lambda: time.sleep(1) or 5)
 assert until(lambda dead: made.finished, "done") == [] and made.interrupted == 0
 """,
 }
-
 
 PROGRAM = """
 import json, os, sys, traceback

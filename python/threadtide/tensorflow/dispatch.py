@@ -74,6 +74,8 @@ class Dispatcher:
             for task, worker in list(self._running.items()):
                 if worker.node.state == "lost":
                     self._back(task)
+            self._preparing = {worker: begun for worker, begun in self._preparing.items()
+                               if worker.node.state != "lost"}
             self.changed.notify_all()
 
     def _back(self, task):
