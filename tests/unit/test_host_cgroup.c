@@ -533,6 +533,31 @@ static void any_group_tells_its_weight_and_what_it_used(void **state)
     close_tree(&tree, cg);
 }
 
+static void a_group_of_ours_tells_its_time_where_the_kernel_counts_it(void **state)
+{
+    static const struct tree_file apart[] = {
+        {"proc/self/mountinfo",
+         "31 30 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+         "32 30 0:30 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n"},
+        {CPU_V1 "tide-0-1/j1/cgroup.procs", "17\n"},
+        {"sys/fs/cgroup/cpuacct/tide-0-1/j1/cpuacct.usage",
+         "5\n"}, /* somebody else's of that name */
+    };
+    struct tree tree;
+    struct cgroup *cg = open_tree(&tree, v1, LEN(v1));
+    uint64_t ns = 0;
+
+    tree_write(&tree, CPU_V1 "tide-0-1/j1/cpuacct.usage", "7000000001\n");
+    assert_int_equal(cgroup_read_time(cg, "/tide-0-1/j1", &ns), 0);
+    assert_int_equal(ns, 7000000001);
+    assert_int_equal(cgroup_read_time(cg, "/tide-0-1/j2", &ns), -ENOENT);
+    close_tree(&tree, cg);
+
+    cg = open_tree(&tree, apart, LEN(apart));
+    assert_int_equal(cgroup_read_time(cg, "/tide-0-1/j1", &ns), -ENOTSUP);
+    close_tree(&tree, cg);
+}
+
 static void a_v2_group_counts_in_microseconds(void **state)
 {
     struct tree tree;
@@ -544,6 +569,8 @@ static void a_v2_group_counts_in_microseconds(void **state)
     assert_int_equal(cgroup_read_load(cg, "/system.slice", &load), 0);
     assert_int_equal(load.units, 79);
     assert_true(load.have_cpu);
+    assert_int_equal(load.cpu_ns, 1500000);
+    assert_int_equal(cgroup_read_time(cg, "/system.slice", &load.cpu_ns), 0);
     assert_int_equal(load.cpu_ns, 1500000);
     tree_write(&tree, V2 "system.slice/cpu.stat", "nr_periods 0\n");
     assert_int_equal(cgroup_read_load(cg, "/system.slice", &load), 0);
@@ -585,6 +612,7 @@ int main(void)
         cmocka_unit_test(runtimes_make_weights_of_shares_in_two_ways),
         cmocka_unit_test(shares_are_found_that_make_a_weight),
         cmocka_unit_test(any_group_tells_its_weight_and_what_it_used),
+        cmocka_unit_test(a_group_of_ours_tells_its_time_where_the_kernel_counts_it),
         cmocka_unit_test(a_v2_group_counts_in_microseconds),
     };
 

@@ -40,18 +40,17 @@ static void measure_cores(const struct daemon *d, struct usage *u, uint64_t cpu_
         u->cores = most;
 }
 
-/* CPU time of the job's own control group, which children that have ended stay in. 0: it has none.
- */
+/* CPU time of the job's own control group, that of ended children included. 0: nobody counts it. */
 static uint64_t group_time(const struct job *j)
 {
     char path[CGROUP_NAME_MAX + 1];
-    struct cgroup_load load;
+    uint64_t ns;
 
     if (!(j->placed.groups & CGROUP_CPU))
         return 0;
     snprintf(path, sizeof(path), "/%.*s/%s", CGROUP_NAME_MAX - PROTO_ID_MAX - 2, j->daemon->group,
              j->id);
-    return cgroup_read_load(j->daemon->cgroup, path, &load) == 0 && load.have_cpu ? load.cpu_ns : 0;
+    return cgroup_read_time(j->daemon->cgroup, path, &ns) == 0 ? ns : 0;
 }
 
 /*

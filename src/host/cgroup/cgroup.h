@@ -106,6 +106,12 @@ struct cgroup_load {
 /* Reads group @path ("/docker"). Returns 0, -ENOENT or -errno. */
 int cgroup_read_load(const struct cgroup *cg, const char *path, struct cgroup_load *ret);
 
+/*
+ * Reads the CPU time of a group of ours, that of processes which have ended included. Returns 0,
+ * -ENOTSUP where the kernel counts none in it (cpuacct of v1 is mounted apart), -ENOENT or -errno.
+ */
+int cgroup_read_time(const struct cgroup *cg, const char *path, uint64_t *ret_ns);
+
 /* Calls @fn with the path of each group directly below @path until it returns other than 0. */
 int cgroup_list(const struct cgroup *cg, const char *path, int (*fn)(void *arg, const char *path),
                 void *arg);

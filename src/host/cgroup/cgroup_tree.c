@@ -74,6 +74,19 @@ static int usage_processes(const struct cgroup *cg, const char *path, uint64_t *
     return 0;
 }
 
+int cgroup_read_time(const struct cgroup *cg, const char *path, uint64_t *ret_ns)
+{
+    int r;
+
+    if (cg->cpu.version == CGROUP_V2)
+        r = usage_v2(cg, path, ret_ns);
+    else if (cg->cpu.version == CGROUP_V1 && strcmp(cg->cpu.point, cg->cpuacct.point) == 0)
+        r = usage_cpuacct(cg, path, ret_ns);
+    else
+        return -ENOTSUP;
+    return r < 0 && cgroup_is_gone(r) ? -ENOENT : r;
+}
+
 int cgroup_read_load(const struct cgroup *cg, const char *path, struct cgroup_load *ret)
 {
     struct cgroup_load load = {0};
