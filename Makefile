@@ -69,7 +69,7 @@ bench-cluster: all
 bench-energy: all
 	@scripts/setup.sh check tf221
 	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
-	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh $(ROWS)
 
 bench-runtimes: all
 	@scripts/setup.sh tf221 torch

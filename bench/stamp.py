@@ -3,11 +3,15 @@
 
 The hash covers the programs without their symbols and build ids, and the Python sources where these
 take part: it changes when a measurement could. report.py compares it with that of today's files.
+
+    stamp.py NAME      exit status 0: all rows of bench/results/NAME.json were measured with today's programs
 """
 
 import datetime
 import functools
 import hashlib
+import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -93,3 +97,15 @@ def told(row, build, name):
         return "before rows were stamped, **stale**"
     stale = stamp["hash"] != hash_of(build, programs(name))
     return f"{stamp['commit']}, {stamp['date']}" + ", **stale**" * stale
+
+
+def is_fresh(build, name, path):
+    """Whether there are rows and today's programs gave all of them."""
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return bool(rows) and all("stale" not in told(row, build, name) for row in rows)
+
+
+if __name__ == "__main__":
+    _, asked = sys.argv
+    built = pathlib.Path(os.environ.get("TIDE_BUILD_DIR", ROOT / "build")).resolve()
+    sys.exit(not is_fresh(built, asked, ROOT / "bench/results" / f"{asked}.json"))

@@ -95,6 +95,24 @@ def test_tables_name_commit_and_day_of_each_row(build):
     assert re.fullmatch(r"\| a \| 1 \| \S+, \d{4}-\d\d-\d\d \|", lines[2])
 
 
+def test_a_result_is_fresh_while_the_programs_are_those_that_it_measured(build, tmp_path):
+    assert not stamp.is_fresh(build, "share-x", tmp_path / "nothing.json")
+    harness.save("share-x", [{"what": "a", "p50": 1}, {"what": "b", "p50": 1}])
+    path = harness.RESULTS / "share-x.json"
+    assert stamp.is_fresh(build, "share-x", path)
+    result = json.loads(path.read_text())
+    result["rows"][1]["measured"]["hash"] = "another"
+    path.write_text(json.dumps(result))
+    assert not stamp.is_fresh(build, "share-x", path)
+
+
+def test_rows_of_energy_that_are_unknown_are_refused_and_the_known_ones_named():
+    done = subprocess.run([ROOT / "bench/energy.sh", "cap2"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2
+    rows = done.stderr.split(": ")[-1].split()
+    assert "no row 'cap2'" in done.stderr and {"division", "cap", "work"} <= set(rows)
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("*.json")), ids=lambda path: path.stem)
 def test_every_result_is_known_and_written_by_make_bench(path):
     assert stamp.programs(path.stem)
