@@ -347,6 +347,31 @@ static void what_a_child_takes_anyway_is_not_divided(void **arg)
     assert_int_equal(uw[1], 70);
 }
 
+/* At its points the parent's curve is what the children reach under that cap; rounding apart. */
+static void a_merged_curve_of_many_lies_close_below_theirs(void **arg)
+{
+    static uint64_t uw[CHILDREN_MAX];
+    struct demand merged;
+    uint64_t last;
+
+    state = 5;
+    draw_world(CHILDREN_MAX, 7, 20000000, 1000);
+    divide_merge(world.child, CHILDREN_MAX, scratch, &merged);
+    assert_int_equal(demand_check(&merged), 0);
+    assert_int_equal(merged.count, DEMAND_POINTS);
+    last = merged.point[merged.count - 1].uw;
+    for (uint32_t i = 1; i < merged.count; i++) {
+        uint64_t left, flat;
+
+        divide(merged.point[i].uw, world.child, CHILDREN_MAX, uw, &left);
+        flat = sum_of_values(world.child, CHILDREN_MAX, uw);
+        assert_in_range(merged.point[i].value, flat - flat / 1000,
+                        flat + CHILDREN_MAX * DEMAND_POINTS);
+    }
+    divide(last + 1000000, world.child, CHILDREN_MAX, uw, &last);
+    assert_int_equal(last, 1000000); /* the curve ends where nobody wants more */
+}
+
 /* Sums that leave the range of a curve end there and stay curves. */
 static void a_merged_curve_of_giants_is_a_curve(void **arg)
 {
@@ -467,6 +492,7 @@ int main(void)
         cmocka_unit_test(idle_power_comes_before_work),
         cmocka_unit_test(floors_above_the_cap_are_refused_untouched),
         cmocka_unit_test(what_a_child_takes_anyway_is_not_divided),
+        cmocka_unit_test(a_merged_curve_of_many_lies_close_below_theirs),
         cmocka_unit_test(a_merged_curve_of_giants_is_a_curve),
         cmocka_unit_test(rounding_keeps_a_merged_curve_concave),
         cmocka_unit_test(a_reduced_curve_keeps_its_ends_and_stays_below),

@@ -20,6 +20,9 @@
 #define MANTISSA_BITS 26
 #define KEY_MAX       ((UINT64_C(1) << RADIX_BITS * RADIX_PASSES) - 1)
 
+/* A merged curve is looked at in this many places, before eight are chosen. */
+#define MERGE_POINTS 1024
+
 /* One straight part of a child's curve, above its floor. */
 struct step {
     uint64_t key;
@@ -277,7 +280,7 @@ void divide_merge(const struct divide_child *child, uint32_t count, void *scratc
 {
     struct scratch *room = scratch;
     struct demand_open open;
-    uint64_t uw = 0, value = 0;
+    uint64_t uw = 0, value = 0, width_all = 0, next;
     struct step *step;
     size_t n;
 
@@ -287,6 +290,9 @@ void divide_merge(const struct divide_child *child, uint32_t count, void *scratc
     demand_open_add(&open, uw, 0);
     n = list_steps(child, count, room->step);
     step = sort_steps(child, room, n, (size_t)count * (DEMAND_POINTS - 1));
+    for (size_t i = 0; n > MERGE_POINTS && i < n; i++)
+        width_all += width_of(child, &step[i]);
+    next = uw;
     for (size_t i = 0; i < n; i++) {
         const struct demand_point *end = end_of(child, &step[i]);
         uint64_t width = width_of(child, &step[i]);
@@ -295,7 +301,10 @@ void divide_merge(const struct divide_child *child, uint32_t count, void *scratc
         value += mul_div(end->value - end[-1].value, width, end->uw - end[-1].uw);
         if (uw > DEMAND_MAX || value > DEMAND_MAX)
             break;
+        if (uw < next && i + 1 < n)
+            continue; /* the straight line over it lies below the curve, and hardly so */
         demand_open_add(&open, uw, value);
+        next = uw + width_all / MERGE_POINTS;
     }
     demand_open_close(&open, ret);
 }
