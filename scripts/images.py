@@ -175,9 +175,11 @@ def package_entry(name, version, supplier, purl=None):
     return entry
 
 
-def bill_of_materials(name, version, layers, digest):
-    """The document of what the image holds: ours and Debian's packages, and the files of each."""
-    ours = package_entry("threadtide", version, "Organization: Threadtide")
+def bill_of_materials(name, version, layers, digest, tool="scripts/images.py",
+                      product="threadtide", needs=()):
+    """The document of what an image or package holds: ours and Debian's packages, and the files of each.
+    @product: what our own part is called; @needs: what is not inside, and depended on: "NAME" or "NAME (OPERATOR VERSION)"."""
+    ours = package_entry(product, version, "Organization: Threadtide")
     packages, files, relations = {ours["SPDXID"]: ours}, [], []
 
     def relate(one, kind, other):
@@ -199,10 +201,15 @@ def bill_of_materials(name, version, layers, digest):
                                     for kind in ("sha1", "sha256")],
                       "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION"})
         relate(owner["SPDXID"], "CONTAINS", files[-1]["SPDXID"])
+    for name_needed, _, versions in (need.partition(" ") for need in needs):
+        needed = package_entry(name_needed, versions.strip("()") or "NOASSERTION", "NOASSERTION",
+                               f"pkg:deb/debian/{name_needed}")
+        packages[needed["SPDXID"]] = needed
+        relate(ours["SPDXID"], "DEPENDS_ON", needed["SPDXID"])
     return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
             "name": f"threadtide/{name}:{version}",
             "documentNamespace": f"https://spdx.org/spdxdocs/threadtide-{name}-{digest.partition(':')[2]}",
-            "creationInfo": {"created": EPOCH, "creators": ["Tool: scripts/images.py"]},
+            "creationInfo": {"created": EPOCH, "creators": [f"Tool: {tool}"]},
             "packages": [packages[key] for key in sorted(packages)], "files": files,
             "relationships": relations}
 

@@ -8,4 +8,4 @@ set -eu
 object=$1.o
 trap 'rm -f "$object"' EXIT
 echo '.section .note.GNU-stack,"",@progbits' | as --32 -o "$object" -
-ld -m elf_i386 -shared --hash-style=both -z noexecstack -soname libtide-agent.so -o "$1" "$object"
+ld -m elf_i386 -shared -s --hash-style=both -z noexecstack -soname libtide-agent.so -o "$1" "$object"

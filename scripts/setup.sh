@@ -8,6 +8,8 @@
 #     build                   Debian packages that compiling needs
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
+#     packages                Debian packages that making packages needs besides
+#     check-packages          Debian packages that their tests need besides
 #     docker                  Docker Engine, for demo-docker
 #     energy                  an MQTT broker and its clients, for demo-energy
 #     ui                      node, chromium and promtool of Debian, and the npm packages that
@@ -42,6 +44,8 @@ check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libeige
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
     containernetworking-plugins $docker_packages"
 kube_packages="openssl iproute2"
+packages_packages="debhelper dh-python dpkg-dev lintian git xz-utils"
+check_packages_packages="mmdebstrap debian-archive-keyring python3-pytest"
 ui_packages="fonts-dejavu-core"
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -299,7 +303,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [check-packages] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -309,6 +313,11 @@ for word in "$@"; do
     build) packages="$packages $build_packages" ;;
     check) packages="$packages $check_packages $(sanitizer_package)" ;;
     cluster) packages="$packages $cluster_packages" ;;
+    packages)
+        packages="$packages $packages_packages"
+        command -v npm >/dev/null || packages="$packages npm"
+        ;;
+    check-packages) packages="$packages $check_packages_packages" ;;
     docker) packages="$packages $docker_packages" ;;
     energy) packages="$packages $energy_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;

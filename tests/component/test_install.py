@@ -46,7 +46,8 @@ def test_file_is_installed(prefix, file):
 
 @pytest.mark.parametrize("file", ["lib/systemd/system/tided.service",
                                   "lib/systemd/system/tided.socket",
-                                  "lib/sysusers.d/threadtide.conf"])
+                                  "lib/sysusers.d/threadtide.conf",
+                                  "lib/sysusers.d/threadtide-hub.conf"])
 def test_the_service_is_installed_where_there_is_systemd(prefix, file):
     options = json.loads((BUILD / "meson-info/intro-buildoptions.json").read_text())
     asked = next(o["value"] for o in options if o["name"] == "systemd-unit-dir")
@@ -78,3 +79,21 @@ def test_installed_package_finds_the_installed_library(prefix, tmp_path):
     file, available, library = done.stdout.split()
     assert (file, available) == (f"{package}/__init__.py", "True")
     assert library == f"{prefix}/$LIB/libtide.so.1"
+
+
+def test_every_file_says_the_version_that_meson_says():
+    version = re.search(r"version: '([^']+)'", (conftest.ROOT / "meson.build").read_text())[1]
+    for file, pattern in (("debian/changelog", r"\Athreadtide \((.*)-[^-]*\) "), ("python/pyproject.toml", r'^version = "(.*)"'),
+                          ("dist/helm/threadtide/Chart.yaml", "^version: (.*)"),
+                          ("dist/helm/threadtide/Chart.yaml", "^appVersion: (.*)"),
+                          ("CHANGELOG.md", r"^## (?:Unreleased \()?([0-9][^) ]*)")):
+        assert re.search(pattern, (conftest.ROOT / file).read_text(), re.M)[1] == version, file
+
+
+def test_what_is_bundled_into_the_page_is_named_with_its_licence():
+    bundled = json.loads((conftest.ROOT / "ui/package.json").read_text())["dependencies"]
+    page = (conftest.ROOT / "ui/dist/page.js").read_text()[:500]
+    text = (conftest.ROOT / "debian/copyright").read_text()
+    assert bundled
+    for name, version in bundled.items():
+        assert re.search(rf"{name} {re.escape(version)}\b", text, re.I) and re.search(name, page, re.I), name

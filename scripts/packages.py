@@ -1,0 +1,179 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the Debian packages of the last commit, from a source package made of `git archive`.
+
+    scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--vary]
+
+DIR (build/packages) has the packages, the source package, and NAME.spdx.json beside each package: its
+files with their hashes, and what it depends on (SPDX 2.3). The same commit gives the same bytes, whatever
+the folder. uPlot, which is in the page, is fetched from npm and checked against ui/package-lock.json, and
+becomes a part of its own of the source package.
+
+--plus WORD: version VERSION+WORD, by another entry of debian/changelog (tests of upgrades).
+"""
+import argparse
+import base64
+import email.utils
+import hashlib
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+from images import Layer, bill_of_materials, project_version
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PLOT = "uplot"
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, **more)
+
+
+def output(*command, **more):
+    return run(*command, stdout=subprocess.PIPE, text=True, **more).stdout
+
+
+def changelog(field, folder=ROOT):
+    return output("dpkg-parsechangelog", "-l", folder / "debian/changelog", "-S", field).strip()
+
+
+def fetch_plot(path):
+    """What npm has of uPlot, if it is what the page's lock file says."""
+    locked = json.loads((ROOT / "ui/package-lock.json").read_text())["packages"][f"node_modules/{PLOT}"]
+    with tempfile.TemporaryDirectory() as folder:
+        name = output("npm", "pack", "--silent", f"{PLOT}@{locked['version']}", cwd=folder).strip()
+        data = pathlib.Path(folder, name).read_bytes()
+    found = "sha512-" + base64.b64encode(hashlib.sha512(data).digest()).decode()
+    if found != locked["integrity"]:
+        sys.exit(f"packages: {name} is not what ui/package-lock.json pins")
+    path.write_bytes(data)
+
+
+def archive(commit, prefix, *paths):
+    data = run("git", "archive", f"--prefix={prefix}/", commit, "--", *paths, cwd=ROOT,
+               stdout=subprocess.PIPE).stdout
+    return tarfile.open(fileobj=io.BytesIO(data))
+
+
+def pack(folder, path, epoch):
+    """A tar of the folder that does not depend on this machine."""
+    run("tar", "-C", folder.parent, "--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner",
+        "--mode=u=rwX,go=rX", f"--mtime=@{epoch}", "-cf", path, folder.name)
+    run("xz", "-T1", "-6", path)
+
+
+def write_entry(folder, version):
+    """One more entry, a second later than the last one."""
+    file = folder / "debian/changelog"
+    when = email.utils.formatdate(int(changelog("Timestamp")) + 1, localtime=False)
+    file.write_text(f"threadtide ({version}-0upstream1) UNRELEASED; urgency=medium\n\n  * Another version, for tests.\n\n"
+                    f" -- {changelog('Maintainer')}  {when}\n\n" + file.read_text())
+
+
+def source_tree(work, plus):
+    """The unpacked source package in @work, beside its parts as dpkg-source wants them named."""
+    commit = output("git", "rev-parse", "HEAD", cwd=ROOT).strip()
+    epoch = output("git", "log", "-1", "--format=%ct", commit, cwd=ROOT).strip()
+    if output("git", "status", "--porcelain", cwd=ROOT):
+        print(f"packages: of the last commit, {commit[:8]}: changes that are not committed are not in them",
+              flush=True)
+    version = project_version() + (f"+{plus}" if plus else "")
+    folder = work / f"threadtide-{version}"
+    archive(commit, folder.name, ".", ":!debian").extractall(work)
+    if plus:
+        file = folder / "meson.build"
+        file.write_text(file.read_text().replace(f"version: '{project_version()}'", f"version: '{version}'", 1))
+    pack(folder, work / f"threadtide_{version}.orig.tar", epoch)
+    plot = work / f"threadtide_{version}.orig-{PLOT}.tar.gz"
+    fetch_plot(plot)
+    (folder / PLOT).mkdir()
+    run("tar", "-C", folder / PLOT, "--strip-components=1", "-xf", plot)
+    archive(commit, folder.name, "debian").extractall(work)
+    if plus:
+        write_entry(folder, version)
+    if (found := changelog("Version", folder).rpartition("-")[0]) != version:
+        sys.exit(f"packages: debian/changelog says {found}, meson.build {version}")
+    return folder
+
+
+def control(package, field):
+    return output("dpkg-deb", "-f", package, field).strip()
+
+
+def bill(package):
+    """The bill of materials of a package, in the form of the images' ones."""
+    layer = Layer()
+    data = run("dpkg-deb", "--fsys-tarfile", package, stdout=subprocess.PIPE).stdout
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for entry in tar:
+            if entry.isreg():
+                layer.entries[entry.name.removeprefix("./")] = (entry, tar.extractfile(entry).read())
+    needs = [re.sub(r"\s+", " ", need.split("|")[0]).strip()
+             for need in control(package, "Depends").split(",") if need.strip()]
+    digest = "sha256:" + hashlib.sha256(package.read_bytes()).hexdigest()
+    name = control(package, "Package")
+    return bill_of_materials(name, control(package, "Version"), [layer], digest, tool="scripts/packages.py",
+                             product=name, needs=needs)
+
+
+def build(folder, options):
+    """--vary: with all that must not matter different."""
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder.parent), "LC_ALL": "C.UTF-8", "TZ": "UTC",
+           "DEB_BUILD_OPTIONS": f"parallel={os.cpu_count()}"}
+    if options.vary:
+        env.update(LC_ALL="C", TZ="Pacific/Kiritimati", DEB_BUILD_OPTIONS="parallel=1", USER="somebody")
+    log = folder.parent / "log"
+    with open(log, "wb") as file:
+        done = subprocess.run(["dpkg-buildpackage", "-us", "-uc"], cwd=folder, env=env, stdout=file,
+                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, umask=0o027 if options.vary else 0o022, check=False)
+    if done.returncode:
+        print(*log.read_text(errors="replace").splitlines()[-60:], sep="\n")
+        sys.exit(f"packages: dpkg-buildpackage ended with {done.returncode}")
+    if not options.no_lintian:
+        lint(next(folder.parent.glob("*.changes")))
+
+
+def lint(changes):
+    """Errors and warnings fail; debian/*.lintian-overrides say why one is none."""
+    as_root = ["--allow-root"] if os.geteuid() == 0 else []
+    done = subprocess.run(["lintian", *as_root, "--fail-on", "error,warning", "--tag-display-limit", "0", changes],
+                          check=False)
+    if done.returncode:
+        sys.exit("packages: lintian is not content, see above")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/packages", help="DIR (build/packages)")
+    parser.add_argument("--plus", help="version VERSION+WORD", metavar="WORD")
+    parser.add_argument("--no-lintian", action="store_true")
+    parser.add_argument("--vary", action="store_true", help="another folder, language, time zone and umask")
+    options = parser.parse_args()
+    to = options.to.resolve()
+    to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix="packages-") as name:
+        work = pathlib.Path(name, "elsewhere" if options.vary else "")
+        work.mkdir(exist_ok=True)
+        folder = source_tree(work, options.plus)
+        build(folder, options)
+        for old in to.iterdir():
+            old.unlink()
+        for file in sorted(work.iterdir()):
+            if file.is_file():
+                shutil.move(file, to)
+    for package in sorted(to.glob("*.deb")):
+        if "-dbgsym_" not in package.name:
+            text = json.dumps(bill(package), indent=1, sort_keys=True) + "\n"
+            (to / f"{package.stem}.spdx.json").write_text(text)
+            print(f"{package.stat().st_size / 1e6:6.2f} MB  {package}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages that `make check-packages` has made, in clean roots and in a virtual machine."""
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import clean_root
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("TIDE_PACKAGES") or ROOT / "build/packages").resolve()
+NAMES = ("threadtide", "libtide1", "libtide-dev", "python3-threadtide", "threadtide-docker", "threadtide-power",
+         "threadtide-hub", "tide-kube")
+
+
+class Packages:
+    """A folder of packages of one version."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.files = {name: next(folder.glob(f"{name}_*.deb"), None) for name in NAMES}
+        missing = [name for name, file in self.files.items() if not file]
+        assert not missing, f"{folder} lacks {missing}: `make check-packages` makes them"
+        self.version = subprocess.run(["dpkg-deb", "-f", self.files["threadtide"], "Version"], check=True,
+                                      stdout=subprocess.PIPE, text=True).stdout.strip()
+
+    def unpack(self, to, *names):
+        for name in names:
+            subprocess.run(["dpkg-deb", "-x", self.files[name], to], check=True)
+        return to
+
+
+@pytest.fixture(scope="session")
+def packages():
+    return Packages(BUILD)
+
+
+@pytest.fixture(scope="session")
+def later():
+    """The same with a higher version."""
+    return Packages(BUILD.with_name(BUILD.name + "-later"))
+
+
+@pytest.fixture(scope="session")
+def again():
+    """What the second making of the same commit gave."""
+    return BUILD.with_name(BUILD.name + "-again")
+
+
+@pytest.fixture(scope="session")
+def loop(packages, tmp_path_factory):
+    """The library's example, as a user compiles it with libtide-dev."""
+    folder = packages.unpack(tmp_path_factory.mktemp("dev"), "libtide1", "libtide-dev")
+    env = {**os.environ, "PKG_CONFIG_PATH": str(next(folder.glob("usr/lib/*/pkgconfig"))),
+           "PKG_CONFIG_SYSROOT_DIR": str(folder)}
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "threadtide"], env=env, check=True,
+                           stdout=subprocess.PIPE, text=True).stdout.split()
+    program = folder / "loop"
+    source = folder / "usr/share/doc/libtide-dev/examples/malleable_loop.c"
+    subprocess.run(["cc", "-o", program, source, *flags, "-pthread"], check=True)
+    return program
+
+
+@pytest.fixture(scope="session")
+def archive():
+    """A clean root, made once and kept beside the packages."""
+    file = BUILD.with_name("clean-root.tar")
+    clean_root.make(file)
+    return file
