@@ -29,6 +29,9 @@ if [ "$(id -u)" = 0 ] && command -v dockerd > /dev/null; then
     $py bench/containers.py
     $py bench/container_queue.py
 fi
+if [ "$(id -u)" = 0 ] && [ -d /sys/fs/cgroup/cpu ]; then # control groups of version 1
+    $py bench/small_container.py
+fi
 if [ "$(id -u)" = 0 ]; then
     bench/energy.sh
     exec bench/cluster.sh

@@ -29,6 +29,7 @@ CLUSTER = ("tide-kube", *TRAINING)
 # Beginning of a result's name -> what it measures; the longest that fits counts.
 MEASURED = {
     "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
+    "small-container": ("libtide-agent.so",),
     "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),

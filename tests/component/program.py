@@ -97,6 +97,11 @@ class Program:
         assert self.set(threads)[1]["status"] in ("done", "waiting")
         eventually(lambda: self.ask("number()") == str(expected or threads))
 
+    def may_use(self, cpus):
+        """All its threads, and those that it makes, run on these CPUs alone: what a smaller cpuset does."""
+        for task in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(task), cpus)
+
     def end(self):
         self.process.stdin.close()
         assert self.process.wait(GUARD_S) == 0

@@ -48,6 +48,26 @@ def test_it_never_has_more_than_it_began_with(program):
     started.follows(6, 4)
 
 
+def test_without_a_daemon_the_number_follows_the_processors_that_it_may_use(run):  # noqa: F811
+    started = run(sys.executable, WORK, TIDE_SOCKET="")
+    started.expect("begun")
+    for cpus in ({0}, {0, 1}, {1}):
+        started.may_use(cpus)
+        eventually(lambda: started.ask("number()") == str(len(cpus)))
+    started.end()
+
+
+@pytest.mark.parametrize("chosen", ({"OPENBLAS_NUM_THREADS": "2"}, {"TIDE_OPENBLAS_POOL": "3"}), ids=["variable", "call"])
+def test_without_a_daemon_the_number_that_the_user_chose_stays(run, chosen):  # noqa: F811
+    started = run(sys.executable, WORK, TIDE_SOCKET="", **chosen)
+    started.expect("begun")
+    number = started.ask("number()")
+    assert number == chosen.get("OPENBLAS_NUM_THREADS", "3")
+    started.may_use({0})
+    assert {started.ask("threading.Event().wait(0.1)", "number()")[1] for _ in range(10)} == {number}
+    started.end()
+
+
 def test_a_program_with_one_thread_is_left_alone(run, tided):  # noqa: F811
     started = run(sys.executable, WORK, OPENBLAS_NUM_THREADS="1")
     started.expect("begun")

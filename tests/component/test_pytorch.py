@@ -62,6 +62,18 @@ def test_what_the_program_sets_is_the_most(torch_program):
     program.becomes(max=3)
 
 
+def test_without_a_daemon_the_number_follows_the_processors_that_it_may_use(torch_program):
+    program = torch_program(TIDE_SOCKET="")
+    own = program.ask("own")
+    for cpus in ({0}, {0, 1}, {1}):
+        program.may_use(cpus)
+        eventually(lambda: program.ask("number()") == str(len(cpus)))
+        assert program.ask("torch.get_num_threads()") == own
+    assert program.ask("torch.set_num_threads(2)") == "None"
+    eventually(lambda: program.ask("number()") == "2")
+    program.end()
+
+
 def test_other_threads_have_stocks_number(torch_program):
     program = torch_program()
     program.shown()

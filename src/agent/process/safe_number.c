@@ -20,10 +20,14 @@ static uint32_t most(const struct safe_number *n)
 
 uint32_t safe_number_wanted(const struct safe_number *n)
 {
-    uint32_t target = atomic_load(&n->target), can = most(n);
+    uint32_t target = atomic_load(&n->target), own = atomic_load(&n->own), can = most(n);
 
-    if (target == 0 || atomic_load(&n->may) != NUMBER_FREE)
-        return atomic_load(&n->own);
+    if (atomic_load(&n->may) != NUMBER_FREE)
+        return own;
+    if (target == 0) { /* the program's own, or the limit where it has not chosen a number */
+        target = atomic_load(&n->sized) ? 0 : atomic_load(&n->allowed);
+        return target && target < own ? target : own;
+    }
     return target < can ? target : can;
 }
 
@@ -170,6 +174,7 @@ bool safe_number_settled(struct safe_number *n)
 bool safe_number_apply(struct safe_number *n, const struct agent_target *target)
 {
     atomic_store(&n->target, target->intra);
+    atomic_store(&n->allowed, limit_threads(target->allowed_mcpu));
     atomic_store(&n->forked, false);
     safe_number_look(n);
     atomic_fetch_add(&n->wanted, 1);
@@ -222,4 +227,5 @@ void safe_number_after_fork(struct safe_number *n)
     atomic_store(&n->asked, false);
     atomic_store(&n->forked, true);
     atomic_store(&n->target, 0);
+    atomic_store(&n->allowed, 0);
 }

@@ -40,20 +40,21 @@ struct safe_number {
     char version[PROTO_SHORT_MAX];
     char note[PROTO_NOTE_MAX];
     _Atomic int may;
-    _Atomic bool asked;      /* for a safe point */
-    _Atomic bool theirs;     /* a library has set another number for the moment */
-    _Atomic bool sleeps;     /* the main thread takes what is wanted before it works again */
-    _Atomic bool elsewhere;  /* other threads use it, too, with numbers of their own */
-    _Atomic bool forked;     /* the child of a fork, in which the agent does not run */
-    _Atomic uint32_t own;    /* the main thread's number for the program; 0: not known yet */
-    _Atomic uint32_t sized;  /* the user's or the program's choice: never more; 0: none */
-    _Atomic uint32_t ours;   /* the number that it was given */
-    _Atomic uint32_t held;   /* … and that it had at the last safe point */
-    _Atomic uint32_t limit;  /* set through ctypes, until the own number is put back; 0: none */
-    _Atomic uint32_t target; /* 0: none */
-    _Atomic uint64_t loads;  /* objects loaded when all had been looked at; 0: not all */
-    _Atomic uint64_t wanted; /* grows with each change of what is asked for */
-    _Atomic uint64_t placed; /* … and what the main thread has last taken */
+    _Atomic bool asked;       /* for a safe point */
+    _Atomic bool theirs;      /* a library has set another number for the moment */
+    _Atomic bool sleeps;      /* the main thread takes what is wanted before it works again */
+    _Atomic bool elsewhere;   /* other threads use it, too, with numbers of their own */
+    _Atomic bool forked;      /* the child of a fork, in which the agent does not run */
+    _Atomic uint32_t own;     /* the main thread's number for the program; 0: not known yet */
+    _Atomic uint32_t sized;   /* the user's or the program's choice: never more; 0: none */
+    _Atomic uint32_t ours;    /* the number that it was given */
+    _Atomic uint32_t held;    /* … and that it had at the last safe point */
+    _Atomic uint32_t limit;   /* set through ctypes, until the own number is put back; 0: none */
+    _Atomic uint32_t target;  /* 0: none */
+    _Atomic uint32_t allowed; /* threads for the process's CPUs and quota; 0: not known yet */
+    _Atomic uint64_t loads;   /* objects loaded when all had been looked at; 0: not all */
+    _Atomic uint64_t wanted;  /* grows with each change of what is asked for */
+    _Atomic uint64_t placed;  /* … and what the main thread has last taken */
     _Atomic uint64_t placed_ns;
 };
 

@@ -36,12 +36,15 @@ static struct copy {
     uint32_t ours;   /* the number that it was given */
     uint64_t given;  /* a bit for each number that it has had from us */
     unsigned back;   /* ticks since an older one of them was put back */
+    bool sized;      /* by the program, which has made more threads */
     bool fixed;      /* computes with OpenMP, whose number is another backend's */
 } copies[COPIES_MAX];
 
 static char version[PROTO_SHORT_MAX];
 static uint64_t seen_loads;
-static uint32_t target; /* 0: none */
+static uint32_t target;    /* 0: none */
+static uint32_t allowed;   /* threads for the process's CPUs and quota; 0: not known yet */
+static _Atomic bool sized; /* by a variable of the user's */
 static uint64_t placed_ns;
 static _Atomic bool present;   /* a copy has been loaded */
 static _Atomic bool told;      /* it has been shown */
@@ -149,7 +152,9 @@ static int look_at(struct dl_phdr_info *info, size_t size, void *arg)
 
 static uint32_t number(const struct copy *copy)
 {
-    return target && target < copy->own ? target : copy->own;
+    uint32_t limit = target || copy->sized || atomic_load(&sized) ? target : allowed;
+
+    return limit && limit < copy->own ? limit : copy->own;
 }
 
 static bool was_ours(const struct copy *copy, uint32_t held)
@@ -168,6 +173,7 @@ static void place(struct copy *copy, bool changed)
 
     if (pool > copy->own) { /* the program has made more threads: its own choice */
         copy->own = pool;
+        copy->sized = true;
         copy->ours = (uint32_t)held;
     }
     want = number(copy);
@@ -222,6 +228,7 @@ static void look(bool changed)
 static bool blas_apply(const struct agent_target *t)
 {
     target = t->intra;
+    allowed = limit_threads(t->allowed_mcpu);
     look(true);
     return true;
 }
@@ -284,6 +291,7 @@ static bool has_threads(void)
                                         "OMP_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", NULL};
     uint32_t n = blas_variable(names);
 
+    atomic_store(&sized, n > 0);
     return (n ? n : limit_affinity_cpus()) > 1;
 }
 
@@ -319,7 +327,7 @@ __attribute__((constructor)) static void begin_if_linked(void)
 /* The child is not governed: it has the program's own number. */
 static void blas_after_fork(void)
 {
-    target = 0;
+    target = allowed = 0;
     for (struct copy *copy = copies; copy < copies + COPIES_MAX && copy->start; copy++) {
         if (!copy->fixed && (uint32_t)load(copy->number) == copy->ours)
             __atomic_store_n(copy->number, (int)copy->own, __ATOMIC_RELAXED);
