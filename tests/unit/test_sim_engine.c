@@ -122,6 +122,41 @@ static void a_start_takes_longer_where_cores_are_short(void **state)
     assert_at(finish_of(&run, 2), 10 * SECOND);
 }
 
+static void a_serial_phase_uses_one_core(void **state)
+{
+    struct sim_job *job;
+
+    run_init(&run, 4);
+    job = run_job(&run, SECOND, 12 * SECOND);
+    job->serial_permille = 400;
+    job->serial_every_ns = 5 * SECOND;
+    job->request = 4;
+    run_all(&run);
+    /* twice 3 s of work on four cores and 2 s on one, and then 2 s on four */
+    assert_at(finish_of(&run, 1), SECOND + 2 * 2750 * MS + 500 * MS);
+    assert_at(run.records[1].alone_ns, 6 * SECOND);
+    assert_in_range(run.records[1].busy_ns, 12 * SECOND - 8, 12 * SECOND + 8);
+    assert_at(run.records[1].core_ns, 24 * SECOND);
+    assert_int_equal(run.records[1].useful_ns, 12 * SECOND);
+    assert_int_equal(run.totals.decisions, 1); /* phases are none of the policy's events */
+}
+
+/* The other job's cores are its own: what it leaves idle is nobody's, but without control. */
+static void gaps_of_serial_phases_are_nobodys(void **state)
+{
+    run_init(&run, 4);
+    run_job(&run, 0, 8 * SECOND)->stock_threads = 4;
+    run_job(&run, 0, 8 * SECOND)->stock_threads = 4;
+    run.jobs[0].serial_permille = 999; /* 8 ms of 8 s are parallel */
+    run.jobs[0].serial_every_ns = 8 * SECOND;
+    run_all(&run);
+    assert_at(finish_of(&run, 2), 4 * SECOND); /* two cores */
+    run.options.policy = NULL;
+    run_all(&run);
+    assert_in_range(finish_of(&run, 2), 2500 * MS, 2515 * MS); /* four threads of five */
+    assert_in_range(finish_of(&run, 1), 8480 * MS, 8500 * MS); /* its thread shares, too */
+}
+
 /* Runs the first job from 0 to 1 s and from 3 s on. */
 static void pause_then_resume(const struct policy_snapshot *snapshot, struct policy_plan *plan)
 {
@@ -699,6 +734,8 @@ int main(void)
         cmocka_unit_test(a_start_costs_and_overlaps_with_a_resize),
         cmocka_unit_test(a_start_is_work_for_one_core_and_others_have_the_rest),
         cmocka_unit_test(a_start_takes_longer_where_cores_are_short),
+        cmocka_unit_test(a_serial_phase_uses_one_core),
+        cmocka_unit_test(gaps_of_serial_phases_are_nobodys),
         cmocka_unit_test(a_paused_job_keeps_its_memory_and_makes_no_progress),
         cmocka_unit_test(a_pause_does_not_spare_the_rest_of_a_start),
         cmocka_unit_test(gaps_are_filled_where_cores_are_shared_and_only_there),

@@ -15,7 +15,7 @@ struct live {
     uint64_t settled_ns;      /* the time of `left` and `busy` */
     uint64_t stalled_ns;      /* no progress before: the cost of an action */
     uint64_t owed_ns;         /* the part of that cost that was left when the job was paused */
-    uint64_t finish_ns;       /* at this rate; POLICY_NEVER: the job does not run */
+    uint64_t finish_ns; /* of work, start or phase, at this rate; POLICY_NEVER: it does not run */
     sim_sum left; /* work in ns, 32 fractional bits; during the start, the rest of the start */
     sim_sum busy; /* CPU time in ns, 32 fractional bits */
     sim_sum held_mcpu_ns;
@@ -29,6 +29,8 @@ struct live {
     struct sim_record record;
     uint32_t held_count;
     bool starting;               /* `left` counts the start */
+    bool serial;                 /* in a serial phase */
+    sim_sum phase_left;          /* work until its phase ends, when the finish was computed */
     struct policy_amount held[]; /* room for one per domain */
 };
 
@@ -75,6 +77,8 @@ void live_set_rate(struct engine *e, struct live *l); /* from its task */
 uint64_t live_done(const struct live *l);             /* its finished work, at settled_ns */
 int live_start(struct engine *e, struct live *l);     /* also resumes; with its present cores */
 void live_started(struct engine *e, struct live *l);  /* its work begins */
+/* What was due at finish_ns was the end of a phase: the next one begins. False: it was the end. */
+bool live_next_phase(struct engine *e, struct live *l);
 int live_resize(struct engine *e, struct live *l);
 int live_pause(struct engine *e, struct live *l);
 int live_end(struct engine *e, struct live *l, bool finished); /* sends the record; frees the job */

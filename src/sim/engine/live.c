@@ -36,6 +36,20 @@ void live_settle(struct live *l, uint64_t now_ns)
     l->settled_ns = now_ns;
 }
 
+/* The phase in which the job is after the work that it has done. */
+static void find_phase(struct live *l)
+{
+    l->serial =
+        !l->starting &&
+        machine_is_serial(&l->job, ((sim_sum)l->job.work_ns << 32) - l->left, &l->phase_left);
+}
+
+/* No further phase follows before the end of the job, or of its start. */
+static bool ends_with_phase(const struct live *l)
+{
+    return l->starting || l->phase_left >= l->left;
+}
+
 void live_set_rate(struct engine *e, struct live *l)
 {
     uint64_t step = e->options->resolution_ns;
@@ -45,8 +59,10 @@ void live_set_rate(struct engine *e, struct live *l)
     live_settle(l, e->now_ns);
     l->rate = l->task.rate;
     l->usage = l->task.usage;
-    finish = from + (l->left + l->rate - 1) / l->rate;
-    finish = (finish + step - 1) / step * step;
+    find_phase(l);
+    finish = from + ((ends_with_phase(l) ? l->left : l->phase_left) + l->rate - 1) / l->rate;
+    if (ends_with_phase(l))
+        finish = (finish + step - 1) / step * step;
     l->finish_ns = finish <= SIM_TIME_MAX ? (uint64_t)finish : POLICY_NEVER;
 }
 
@@ -87,9 +103,12 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
     l->mcpu = policy_amount_total(l->held, l->held_count, POLICY_MCPU);
     for (uint32_t i = 0; i < l->held_count; i++)
         with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
-    used = l->starting && l->mcpu > POLICY_CORE_MCPU ? POLICY_CORE_MCPU : l->mcpu;
+    find_phase(l);
+    used = l->mcpu > POLICY_CORE_MCPU && (l->starting || l->serial) ? POLICY_CORE_MCPU : l->mcpu;
     job.idle_permille = l->starting ? 0 : job.idle_permille;
     machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
+    if (l->serial && e->options->policy) /* its group keeps its weight; else each thread has one */
+        l->task.weight = (uint64_t)l->mcpu;
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
     l->rate = 0; /* set anew below, also if unchanged: the finish has moved */
 }
@@ -116,6 +135,15 @@ void live_started(struct engine *e, struct live *l)
     l->starting = false;
     l->left = (sim_sum)l->job.work_ns << 32;
     hold(e, l, 0);
+}
+
+bool live_next_phase(struct engine *e, struct live *l)
+{
+    live_settle(l, e->now_ns);
+    if (l->left == 0)
+        return false;
+    hold(e, l, 0);
+    return true;
 }
 
 int live_resize(struct engine *e, struct live *l)

@@ -3,7 +3,8 @@
  * A fluid model: between two events every job has one speed, the mean over its phases.
  *
  * Alone, with k threads, a job progresses at S(k), its curve, and keeps D(k) = S(k)(1 + w(1 - 1/k))
- * cores busy, at most k: its serial phases leave gaps, its synchronisation costs CPU time. A job
+ * cores busy, at most k: short serial parts leave gaps, synchronisation costs CPU time. A job that
+ * has serial phases of some length (struct sim_job) is one thread in these; they are events. One
  * that gets x of its D cores progresses at S(k) x/D, less what the machine takes away. One that
  * sleeps a part i of its time alone keeps (1 - i) D cores busy, and takes i + (1 - i) s of its time
  * when it computes s times slower: D/x, but at least what its own D and the others' mean demands
@@ -96,16 +97,46 @@ void machine_hold(const struct sim_machine *m, const struct sim_job *job, int64_
     };
 }
 
+bool machine_is_serial(const struct sim_job *job, sim_sum done, sim_sum *ret_left)
+{
+    sim_sum every = (sim_sum)job->serial_every_ns << 32;
+    sim_sum parallel = every / FULL * (FULL - job->serial_permille), at;
+
+    if (job->serial_permille == 0) {
+        *ret_left = ((sim_sum)job->work_ns << 32) - done;
+        return false;
+    }
+    at = done % every;
+    *ret_left = (at < parallel ? parallel : every) - at;
+    return at >= parallel;
+}
+
+/* Work of the job in serial phases. */
+static uint64_t serial_work(const struct sim_job *job)
+{
+    uint64_t every = job->serial_every_ns, rest, parallel;
+
+    if (job->serial_permille == 0)
+        return 0;
+    parallel = scale(every, FULL - job->serial_permille, FULL);
+    rest = job->work_ns % every;
+    return job->work_ns / every * (every - parallel) + (rest > parallel ? rest - parallel : 0);
+}
+
 uint64_t machine_alone_ns(const struct sim_machine *m, const struct sim_job *job)
 {
     uint32_t most = job->max && job->max < m->cores ? job->max : m->cores;
     uint32_t cores = job->request && job->request < most ? job->request : most;
     struct machine_task task, *only = &task;
+    uint64_t serial = serial_work(job);
     sim_sum alone;
 
     machine_hold(m, job, cores * POLICY_CORE_MCPU, false, &task);
     machine_share(m, &only, 1);
-    alone = job->start_ns + (((sim_sum)job->work_ns << 32) + task.rate - 1) / task.rate;
+    alone = job->start_ns + (((sim_sum)(job->work_ns - serial) << 32) + task.rate - 1) / task.rate;
+    machine_hold(m, job, POLICY_CORE_MCPU, false, &task);
+    machine_share(m, &only, 1);
+    alone += (((sim_sum)serial << 32) + task.rate - 1) / task.rate;
     return alone < UINT64_MAX ? (uint64_t)alone : UINT64_MAX;
 }
 

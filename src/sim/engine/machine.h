@@ -32,6 +32,12 @@ int machine_check(const struct sim_machine *machine, struct error *err);
 void machine_hold(const struct sim_machine *machine, const struct sim_job *job, int64_t mcpu,
                   bool spread, struct machine_task *ret_task);
 
+/*
+ * Whether the job is in a serial phase after @done of its work (ns, 32 fractional bits); *ret_left
+ * is the work until the phase ends.
+ */
+bool machine_is_serial(const struct sim_job *job, sim_sum done, sim_sum *ret_left);
+
 /* Returns the time that the job takes alone on this machine with its request. */
 uint64_t machine_alone_ns(const struct sim_machine *machine, const struct sim_job *job);
 

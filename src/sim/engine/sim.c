@@ -10,6 +10,9 @@
 /* After this many events in a row without progress, the policy moves jobs and lets none work. */
 #define IDLE_EVENTS_MAX 100000
 
+/* Each phase is an event: shorter ones belong into the curve. */
+#define SERIAL_MIN_NS UINT64_C(1000000)
+
 /* Reads the source, one job ahead. */
 struct intake {
     struct sim_source *source;
@@ -49,6 +52,9 @@ static const char *bounds_fault(const struct sim_job *job)
         return "memory is negative";
     if (job->idle_permille >= 1000)
         return "idle is less than 1000 permille";
+    if (job->serial_permille >= 1000 ||
+        (job->serial_permille && job->serial_every_ns < SERIAL_MIN_NS))
+        return "serial is less than 1000 permille, of at least a millisecond";
     if (job->waste_permille > 100000)
         return "waste is at most 100000 permille";
     return NULL;
@@ -110,7 +116,8 @@ static int fetch(struct intake *in, struct error *err)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static int end_due(struct engine *e)
+/* Sets *ret_changed if a policy would see it: phases show nowhere in a snapshot. */
+static int end_due(struct engine *e, bool *ret_changed)
 {
     for (uint32_t i = 0; i < e->running_count; i++) {
         struct live *l = e->running[i];
@@ -120,8 +127,11 @@ static int end_due(struct engine *e)
             continue;
         if (l->starting)
             live_started(e, l);
+        else if (live_next_phase(e, l))
+            continue;
         else
             r = live_end(e, l, true);
+        *ret_changed = true;
         if (r < 0)
             return r;
     }
@@ -170,21 +180,24 @@ static void share_machine(struct engine *e)
 /* Handles all events of one time: finishes, arrivals, then one decision. */
 static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
 {
+    bool changed = now_ns >= e->next_wakeup_ns;
     int r;
 
     e->energy += e->totals.jobs ? (sim_sum)e->power_uw * (now_ns - e->now_ns) : 0;
     e->now_ns = now_ns;
-    r = end_due(e);
+    r = end_due(e, &changed);
     while (r == 0 && in->more && in->next.arrival_ns == now_ns) {
         r = arrive(e, &in->next);
+        changed = true;
         if (r == 0)
             r = fetch(in, e->err);
     }
     if (r < 0)
         return r;
     snapshot_compact(e);
-    e->next_wakeup_ns = POLICY_NEVER;
-    if (e->options->policy && e->alive) {
+    if (changed)
+        e->next_wakeup_ns = POLICY_NEVER;
+    if (changed && e->options->policy && e->alive) {
         r = snapshot_decide(e);
         snapshot_compact(e);
     }

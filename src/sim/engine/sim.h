@@ -94,6 +94,12 @@ struct sim_job {
      */
     uint32_t waste_permille;
     uint32_t idle_permille; /* part of its time alone in which it sleeps: waits for disks, timers */
+    /*
+     * Serial phases: the last part of every `serial_every_ns` of its work runs on one core, with
+     * whatever threads, and the curve counts for the rest. 0 permille: none.
+     */
+    uint32_t serial_permille;
+    uint64_t serial_every_ns;
     uint32_t request;       /* cores; 0: no request */
     uint32_t min, max;      /* cores; max 0: as many as there are */
     uint32_t stock_threads; /* threads of the program when no policy controls it */

@@ -11,6 +11,9 @@
 #define CORES_MAX  ((int64_t)SIM_CORES_MAX)
 #define FACTOR_MAX INT64_C(1000000000) /* a million, in thousandths */
 
+#define SERIAL_EVERY     INT64_C(10000000000) /* ns of work */
+#define SERIAL_EVERY_MIN 1000000
+
 /* Values for words: below all quantities and indices of curves, and exact as a double (lists). */
 #define WORDS   (-(INT64_C(1) << 40))
 #define EXACT   WORDS
@@ -58,6 +61,8 @@ static const struct job_key_entry {
     [JOB_KEY_ESTIMATE_ERROR] = {"estimate_error", {VALUE_FACTOR, 0, FACTOR_MAX, NULL, 0}},
     [JOB_KEY_WASTE] = {"waste", {VALUE_FACTOR, 0, 100000, NULL, 0}},
     [JOB_KEY_IDLE] = {"idle", {VALUE_FACTOR, 0, 999, NULL, 0}},
+    [JOB_KEY_SERIAL] = {"serial", {VALUE_FACTOR, 0, 999, NULL, 0}},
+    [JOB_KEY_SERIAL_EVERY] = {"serial_every", DURATION(SERIAL_EVERY_MIN)},
     [JOB_KEY_REQUEST] = {"request", COUNT(1, CORES_MAX)},
     [JOB_KEY_MINIMUM] = {"min", COUNT(1, CORES_MAX)},
     [JOB_KEY_MAXIMUM] = {"max", COUNT(1, CORES_MAX)},
@@ -253,6 +258,14 @@ static uint32_t alone_cores(const struct job_context *context, const struct sim_
     return cores < context->cores ? cores : context->cores;
 }
 
+/* Speed over all phases of a job with @speed in the parallel ones, both in thousandths. */
+static uint32_t mean_speed(const struct sim_job *job, uint32_t speed)
+{
+    uint64_t serial = job->serial_permille;
+
+    return (uint32_t)(UINT64_C(1000000) * speed / (1000 * (1000 - serial) + serial * speed));
+}
+
 /* Returns @ns · @factor/1000, at most @most. */
 static uint64_t scaled(uint64_t ns, uint64_t factor, uint64_t most)
 {
@@ -316,6 +329,8 @@ int job_spec_resolve(const struct job_spec *spec, const struct job_context *cont
         .start_ns = (uint64_t)value_or(spec, JOB_KEY_START_WORK, 0),
         .waste_permille = (uint32_t)value_or(spec, JOB_KEY_WASTE, 0),
         .idle_permille = (uint32_t)value_or(spec, JOB_KEY_IDLE, 0),
+        .serial_permille = (uint32_t)value_or(spec, JOB_KEY_SERIAL, 0),
+        .serial_every_ns = (uint64_t)value_or(spec, JOB_KEY_SERIAL_EVERY, SERIAL_EVERY),
         .memory_bytes = value_or(spec, JOB_KEY_MEMORY, 0),
         .user = (uint32_t)value_or(spec, JOB_KEY_USER, 0),
         .malleability = (uint32_t)value_or(spec, JOB_KEY_MALLEABILITY, POLICY_MALLEABLE),
@@ -334,7 +349,7 @@ int job_spec_resolve(const struct job_spec *spec, const struct job_context *cont
         r = resolve_cores(spec, context, &job, err);
     if (r < 0)
         return r;
-    speed = sim_curve_speed(job.curve, alone_cores(context, &job));
+    speed = mean_speed(&job, sim_curve_speed(job.curve, alone_cores(context, &job)));
     r = resolve_work(spec, speed, &job, err);
     if (r == 0)
         r = resolve_deadline(spec, speed, &job, err);
