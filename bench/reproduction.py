@@ -280,6 +280,37 @@ def response_against_equal():
                     "seeds 1–10.", "rows": rows}
 
 
+# ---- idle cores lent ------------------------------------------------------------------------------
+
+def serial_phases(gap="60s", **defaults):
+    scenario = json.loads((ROOT / "examples/scenarios/serial-phases.json").read_text())
+    scenario["defaults"].update(defaults)
+    scenario["workload"]["arrivals"]["gap"]["exponential"]["mean"] = gap
+    return scenario
+
+
+def idle_cores():
+    rows = []
+    policies = ["none", "equal", "equal+idle", "response", "response+idle"]
+    for text, scenario in (
+            ("serial phases, light", serial_phases()),
+            ("… threads cost nothing", serial_phases(waste=0)),
+            ("… threads cost what was calibrated", serial_phases(waste=WASTE)),
+            ("… three times the load", serial_phases("20s")),
+            ("heterogeneous, 16 cores, light 0.3", hetero(16, "light 0.3")),
+            ("… threads cost nothing", hetero(16, "light 0.3", waste=0)),
+            ("… backlog 1.2", hetero(16, "backlog 1.2"))):
+        runs = simulate(scenario, policies, REPORTED)
+        rows += [[text, policy, *[plus_minus(gain(runs["none"][m], runs[policy][m]))
+                                  for m in ("turnaround", "slowdown", "slowdown_p95", "makespan")]]
+                 for policy in policies[1:]]
+    return {"title": "Idle cores lent (`+idle`): how many times better than no control",
+            "goal": "no worse than without in any row; ≥ ×1.0 of no control in light load",
+            "columns": ["mix", "policy", "mean turnaround", "mean slowdown", "p95 slowdown", "makespan"],
+            "note": "Seeds 11–30; examples/scenarios/serial-phases.json and bench/scenarios/hetero.json.",
+            "rows": rows}
+
+
 # ---- rigid jobs, wrong estimates ------------------------------------------------------------------
 
 def mixed():
@@ -355,6 +386,7 @@ EXPERIMENTS = {
     "prueba10-ours": prueba10_ours,
     "malleable-against-moldable": twins,
     "response-against-equal": response_against_equal,
+    "idle-cores": idle_cores,
     "mixed": mixed,
     "wrong-estimates": wrong_estimates,
     "drom": drom,

@@ -157,6 +157,30 @@ static void gaps_of_serial_phases_are_nobodys(void **state)
     assert_in_range(finish_of(&run, 1), 8480 * MS, 8500 * MS); /* its thread shares, too */
 }
 
+/* As above, in phases of ten seconds: 20 s, in each half of which the first job leaves one or two
+ * cores. */
+static void idle_cores_are_lent_and_come_back(void **state)
+{
+    uint64_t without;
+
+    run_init(&run, 4);
+    run_job(&run, 0, 90 * SECOND)->told_curve = NULL;
+    run_job(&run, 0, 200 * SECOND)->told_curve = NULL;
+    run.jobs[0].serial_permille = 333;
+    run.jobs[0].serial_every_ns = 30 * SECOND;
+    run_all(&run);
+    without = finish_of(&run, 1);
+    run.options.extras = true;
+    run_all(&run);
+    assert_int_equal(finish_of(&run, 1), without); /* its own cores are there when it needs them */
+    /* a core for ten seconds, three times, but for two looks each; alone it has all cores */
+    assert_in_range(finish_of(&run, 2), (290 * SECOND - 2000 * MS) / 4, 290 * SECOND / 4 + SECOND);
+    assert_int_equal(run.records[2].resizes, 2 * 3 + 1);
+    run.machine.placement = SIM_EXCLUSIVE;
+    run_all(&run);
+    assert_int_equal(run.records[2].resizes, 1);
+}
+
 /* Runs the first job from 0 to 1 s and from 3 s on. */
 static void pause_then_resume(const struct policy_snapshot *snapshot, struct policy_plan *plan)
 {
@@ -736,6 +760,7 @@ int main(void)
         cmocka_unit_test(a_start_takes_longer_where_cores_are_short),
         cmocka_unit_test(a_serial_phase_uses_one_core),
         cmocka_unit_test(gaps_of_serial_phases_are_nobodys),
+        cmocka_unit_test(idle_cores_are_lent_and_come_back),
         cmocka_unit_test(a_paused_job_keeps_its_memory_and_makes_no_progress),
         cmocka_unit_test(a_pause_does_not_spare_the_rest_of_a_start),
         cmocka_unit_test(gaps_are_filled_where_cores_are_shared_and_only_there),

@@ -140,6 +140,21 @@ static struct compare comparison(struct jobs *jobs, struct compare_policy *polic
 static struct jobs jobs;
 static struct compare_policy policies[2];
 
+static void idle_behind_a_policy_is_another_way_to_run_it(void **state)
+{
+    struct compare_policy plain, lends;
+    struct error err;
+
+    assert_int_equal(compare_policy_parse("fcfs/strict", &plain, NULL), 0);
+    assert_int_equal(compare_policy_parse("fcfs/strict+idle", &lends, NULL), 0);
+    assert_string_equal(lends.text, "fcfs/strict+idle");
+    assert_ptr_equal(lends.spec.policy, plain.spec.policy);
+    assert_true(lends.extras && !plain.extras);
+    assert_false(compare_policy_equal(&plain, &lends));
+    assert_int_equal(compare_policy_parse("none+idle", &lends, &err), -EINVAL);
+    assert_true(compare_policy_parse("+idle", &lends, &err) < 0);
+}
+
 static void a_policy_that_runs_nothing_is_stuck_and_the_others_are_not(void **state)
 {
     struct compare c = comparison(&jobs, policies, &holds, 3);
@@ -206,6 +221,7 @@ static void lines_of_jobs_come_in_the_order_of_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle_behind_a_policy_is_another_way_to_run_it),
         cmocka_unit_test(timelines_keep_every_nanosecond_however_long_the_run),
         cmocka_unit_test(a_timeline_shows_when_what_was_there),
         cmocka_unit_test(markup_in_names_stays_text),

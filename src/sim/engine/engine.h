@@ -5,23 +5,27 @@
  */
 #pragma once
 
+#include "policy/core/extras.h"
 #include "sim/engine/machine.h"
 #include "sim/engine/sim.h"
 
 /* A job from its arrival to its end. Progress is exact: it is linear between changes of speed. */
 struct live {
-    struct machine_task task; /* while it runs */
-    uint64_t rate, usage;     /* of the task, since settled_ns or before */
-    uint64_t settled_ns;      /* the time of `left` and `busy` */
-    uint64_t stalled_ns;      /* no progress before: the cost of an action */
-    uint64_t owed_ns;         /* the part of that cost that was left when the job was paused */
+    struct machine_task task;    /* while it runs */
+    uint64_t rate, usage, waits; /* of the task, since settled_ns or before */
+    uint64_t settled_ns;         /* the time of `left` and `busy` */
+    uint64_t stalled_ns;         /* no progress before: the cost of an action */
+    uint64_t owed_ns;            /* the part of that cost that was left when the job was paused */
     uint64_t finish_ns; /* of work, start or phase, at this rate; POLICY_NEVER: it does not run */
     sim_sum left; /* work in ns, 32 fractional bits; during the start, the rest of the start */
     sim_sum busy; /* CPU time in ns, 32 fractional bits */
     sim_sum held_mcpu_ns;
-    uint32_t state;      /* enum policy_state */
-    uint32_t index;      /* in the engine's arrays */
-    uint64_t state_ns;   /* begin of this state */
+    uint32_t state;    /* enum policy_state */
+    uint32_t index;    /* in the engine's arrays */
+    uint64_t state_ns; /* begin of this state */
+    sim_sum waited;    /* as busy: time of its threads without a core */
+    sim_sum busy_looked, waited_looked, left_looked; /* at the last look */
+    struct extras_loan loan;
     uint64_t segment_ns; /* begin of the time with this many cores */
     uint64_t change_ns;  /* last resize, pause or resume; 0: none */
     int64_t mcpu;
@@ -61,7 +65,15 @@ struct engine {
     struct live **running; /* by id */
     struct machine_task **tasks;
     uint32_t running_count;
-    struct policy_user *users; /* of the jobs; room for one each */
+    bool lends; /* idle cores as extra threads */
+    struct extras extras;
+    struct extras_job *extras_jobs; /* room as `jobs`, both only if it lends */
+    struct extras_user *extras_users;
+    uint64_t next_look_ns, looked_ns; /* POLICY_NEVER: nothing runs */
+    uint64_t usage;                   /* of all running jobs */
+    sim_sum busy, busy_looked;        /* usage × ns */
+    int64_t reserve_mcpu;             /* that the plan keeps unused */
+    struct policy_user *users;        /* of the jobs; room for one each */
     struct policy_domain *domains;
     uint32_t domain_count;
     struct book book;
@@ -80,8 +92,16 @@ void live_started(struct engine *e, struct live *l);  /* its work begins */
 /* What was due at finish_ns was the end of a phase: the next one begins. False: it was the end. */
 bool live_next_phase(struct engine *e, struct live *l);
 int live_resize(struct engine *e, struct live *l);
+/* Its extra threads changed, its cores did not. */
+int live_lend(struct engine *e, struct live *l);
 int live_pause(struct engine *e, struct live *l);
 int live_end(struct engine *e, struct live *l, bool finished); /* sends the record; frees the job */
+
+/* loans.c */
+int loans_grow(struct engine *e, uint32_t room);
+void loans_done(struct engine *e);
+void loans_begin(struct engine *e); /* measures from now on */
+int loans_look(struct engine *e);   /* measures, and lends idle cores or takes them back */
 
 /* snapshot.c */
 int snapshot_init(struct engine *e);

@@ -33,6 +33,7 @@ void live_settle(struct live *l, uint64_t now_ns)
 
     l->left -= done < l->left ? done : l->left;
     l->busy += (sim_sum)l->usage * (now_ns - l->settled_ns);
+    l->waited += (sim_sum)l->waits * (now_ns - l->settled_ns);
     l->settled_ns = now_ns;
 }
 
@@ -59,6 +60,7 @@ void live_set_rate(struct engine *e, struct live *l)
     live_settle(l, e->now_ns);
     l->rate = l->task.rate;
     l->usage = l->task.usage;
+    l->waits = l->task.waits;
     find_phase(l);
     finish = from + ((ends_with_phase(l) ? l->left : l->phase_left) + l->rate - 1) / l->rate;
     if (ends_with_phase(l))
@@ -104,10 +106,14 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
     for (uint32_t i = 0; i < l->held_count; i++)
         with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
     find_phase(l);
-    used = l->mcpu > POLICY_CORE_MCPU && (l->starting || l->serial) ? POLICY_CORE_MCPU : l->mcpu;
+    used = l->mcpu +
+           (int64_t)extras_of(&l->loan, (uint32_t)(l->mcpu / POLICY_CORE_MCPU)) * POLICY_CORE_MCPU;
+    if (used > POLICY_CORE_MCPU && (l->starting || l->serial))
+        used = POLICY_CORE_MCPU;
     job.idle_permille = l->starting ? 0 : job.idle_permille;
     machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
-    if (l->serial && e->options->policy) /* its group keeps its weight; else each thread has one */
+    /* Its group keeps the weight of its share; without control each thread has one. */
+    if (e->options->policy && !l->starting)
         l->task.weight = (uint64_t)l->mcpu;
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
     l->rate = 0; /* set anew below, also if unchanged: the finish has moved */
@@ -157,6 +163,14 @@ int live_resize(struct engine *e, struct live *l)
     return r;
 }
 
+int live_lend(struct engine *e, struct live *l)
+{
+    live_settle(l, e->now_ns);
+    l->record.resizes++;
+    hold(e, l, l->job.cost_ns[POLICY_ACTION_RESIZE]);
+    return 0;
+}
+
 int live_pause(struct engine *e, struct live *l)
 {
     int r = end_segment(e, l);
@@ -168,7 +182,7 @@ int live_pause(struct engine *e, struct live *l)
     l->owed_ns = l->stalled_ns > e->now_ns ? l->stalled_ns - e->now_ns : 0;
     l->stalled_ns = e->now_ns;
     l->mcpu = 0;
-    l->rate = l->usage = 0;
+    l->rate = l->usage = l->waits = 0;
     l->finish_ns = POLICY_NEVER;
     return r;
 }

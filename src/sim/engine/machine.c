@@ -259,6 +259,7 @@ uint64_t machine_share(const struct sim_machine *m, struct machine_task *const *
     uint64_t busy = 0, power_uw, factor;
 
     for (uint32_t i = 0; i < count; i++) {
+        tasks[i]->waits = tasks[i]->limit - tasks[i]->usage;
         progress(m, tasks[i], runnable);
         busy += tasks[i]->usage;
     }

@@ -21,6 +21,7 @@ struct machine_task {
     /* set by machine_share(), among all: */
     uint64_t rate;          /* progress */
     uint64_t usage;         /* cores kept busy */
+    uint64_t waits;         /* threads that could run and have no core, on average */
     uint32_t idle_permille; /* of its time alone; set by machine_hold() */
     bool settled;           /* within machine_share() */
 };

@@ -167,14 +167,29 @@ static void share_machine(struct engine *e)
             e->running[e->running_count++] = e->live[i];
         }
     e->power_uw = machine_share(&e->machine, e->tasks, e->running_count);
+    e->usage = 0;
     for (uint32_t i = 0; i < e->running_count; i++) {
         struct live *l = e->running[i];
 
-        if (l->rate != l->task.rate || l->usage != l->task.usage)
+        e->usage += l->task.usage;
+        if (l->rate != l->task.rate || l->usage != l->task.usage || l->waits != l->task.waits)
             live_set_rate(e, l);
         if (l->finish_ns < e->next_finish_ns)
             e->next_finish_ns = l->finish_ns;
     }
+}
+
+/* The next look comes a while after the last one, or after the first job began. */
+static void plan_look(struct engine *e)
+{
+    if (!e->lends || e->running_count == 0) {
+        e->next_look_ns = POLICY_NEVER;
+        return;
+    }
+    if (e->next_look_ns == POLICY_NEVER)
+        loans_begin(e);
+    if (e->next_look_ns == POLICY_NEVER || e->next_look_ns <= e->now_ns)
+        e->next_look_ns = e->now_ns + EXTRAS_LOOK_NS;
 }
 
 /* Handles all events of one time: finishes, arrivals, then one decision. */
@@ -184,6 +199,7 @@ static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
     int r;
 
     e->energy += e->totals.jobs ? (sim_sum)e->power_uw * (now_ns - e->now_ns) : 0;
+    e->busy += (sim_sum)e->usage * (now_ns - e->now_ns);
     e->now_ns = now_ns;
     r = end_due(e, &changed);
     while (r == 0 && in->more && in->next.arrival_ns == now_ns) {
@@ -201,8 +217,11 @@ static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
         r = snapshot_decide(e);
         snapshot_compact(e);
     }
+    if (r == 0 && now_ns >= e->next_look_ns)
+        r = loans_look(e);
     if (r == 0)
         share_machine(e);
+    plan_look(e);
     return r;
 }
 
@@ -251,6 +270,7 @@ static int loop(struct engine *e, struct intake *in)
             return 0;
         if (next_ns == POLICY_NEVER && e->running_count == 0)
             return give_up(e, "nothing runs, and the policy starts nothing");
+        next_ns = e->next_look_ns < next_ns ? e->next_look_ns : next_ns;
         if (next_ns > SIM_TIME_MAX)
             return error_set(e->err, -EOVERFLOW, "the run would last longer than 292 years");
         r = turn(e, in, next_ns);
@@ -286,6 +306,9 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
         .err = err,
         .next_finish_ns = POLICY_NEVER,
         .next_wakeup_ns = POLICY_NEVER,
+        .next_look_ns = POLICY_NEVER,
+        .lends = options->policy && options->extras && machine->placement == SIM_SHARED &&
+                 machine->cap_uw == 0,
     };
     struct intake in = {.source = source};
     int r = machine_check(machine, err);

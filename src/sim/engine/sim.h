@@ -180,6 +180,8 @@ struct sim_options {
     const struct policy *policy; /* NULL: no control, every job runs its stock_threads at once;
                                     placement and memory do not count */
     const int64_t *params;       /* as the policy's; NULL: defaults */
+    bool extras;                 /* lends idle cores as extra threads (policy/core/extras.h): where
+                                    placement is shared and no power is capped */
     uint64_t seed;               /* handed to the policy */
     uint64_t resolution_ns;      /* finish times are rounded up to this; at least 1 */
     bool check; /* policy_plan_check() every plan; a fault ends the run with -EPROTO */

@@ -62,6 +62,7 @@ void snapshot_done(struct engine *e)
     free(e->running);
     free(e->tasks);
     free(e->domains);
+    loans_done(e);
     free(b->plan.decisions);
     free(b->plan.domains);
     free(b->plan.amounts);
@@ -82,6 +83,8 @@ static int make_room(struct engine *e)
     if (e->options->policy &&
         (grow(&e->jobs, room, sizeof(*e->jobs)) || grow(&e->users, room, sizeof(*e->users)) ||
          grow(&e->book.plan.decisions, room, sizeof(*e->book.plan.decisions))))
+        return -ENOMEM;
+    if (e->lends && loans_grow(e, room) < 0)
         return -ENOMEM;
     e->room = room;
     return 0;
@@ -317,6 +320,7 @@ static int apply(struct engine *e)
 
     b->state_at = !b->state_at;
     b->state_size = b->plan.state_size;
+    e->reserve_mcpu = b->plan.reserve_mcpu;
     if (b->plan.next_wakeup_ns != POLICY_NEVER && b->plan.next_wakeup_ns <= policy_time(e->now_ns))
         return error_set(e->err, -EPROTO, "policy %s at %llu ns: its next wake-up has passed",
                          e->options->policy->name, (unsigned long long)e->now_ns);

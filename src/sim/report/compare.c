@@ -14,14 +14,21 @@
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err)
 {
     struct compare_policy policy = {0};
+    size_t len = strlen(text), end = len - strlen(COMPARE_EXTRAS);
     int r = 0;
 
-    if (strcmp(text, COMPARE_NO_CONTROL) != 0)
-        r = policy_spec_parse(text, &policy.spec, err);
+    if (len >= sizeof(policy.text))
+        return error_set(err, -EINVAL, "%.40s… is too long", text);
+    strcpy(policy.text, text);
+    policy.extras = len > strlen(COMPARE_EXTRAS) && strcmp(text + end, COMPARE_EXTRAS) == 0;
+    if (policy.extras)
+        policy.text[end] = '\0';
+    if (strcmp(policy.text, COMPARE_NO_CONTROL) != 0)
+        r = policy_spec_parse(policy.text, &policy.spec, err);
+    else if (policy.extras)
+        r = error_set(err, -EINVAL, "without a policy there are no idle cores to lend");
     if (r < 0)
         return r;
-    if (strlen(text) >= sizeof(policy.text))
-        return error_set(err, -EINVAL, "%.40s… is too long", text);
     strcpy(policy.text, text);
     *ret_policy = policy;
     return 0;
@@ -31,7 +38,7 @@ bool compare_policy_equal(const struct compare_policy *a, const struct compare_p
 {
     uint32_t count = a->spec.policy ? a->spec.policy->param_count : 0;
 
-    return a->spec.policy == b->spec.policy &&
+    return a->spec.policy == b->spec.policy && a->extras == b->extras &&
            memcmp(a->spec.params, b->spec.params, count * sizeof(a->spec.params[0])) == 0;
 }
 
@@ -154,6 +161,7 @@ static int simulate(struct run *run, struct error *err)
     struct sim_options options = {
         .policy = policy->spec.policy,
         .params = policy->spec.params,
+        .extras = policy->extras,
         .seed = run->seed,
         .resolution_ns = compare->scenario->resolution_ns,
         .check = compare->check,

@@ -16,14 +16,16 @@
 #define COMPARE_POLICIES_MAX 64
 #define COMPARE_SEEDS_MAX    10000
 #define COMPARE_THREADS_MAX  256
-#define COMPARE_NO_CONTROL   "none" /* the name for running without a policy */
+#define COMPARE_NO_CONTROL   "none"  /* the name for running without a policy */
+#define COMPARE_EXTRAS       "+idle" /* behind a policy: idle cores are lent */
 
 struct compare_policy {
     char text[POLICY_SPEC_TEXT_MAX]; /* the user's spelling */
     struct policy_spec spec;         /* .policy NULL: no control */
+    bool extras;                     /* idle cores are lent as extra threads */
 };
 
-/* Reads "none", or the text of policy_spec_parse(). Returns the same. */
+/* Reads "none", or the text of policy_spec_parse(), with "+idle" for .extras. Returns the same. */
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err);
 
 /* True for the same policy with the same parameters, however written. */

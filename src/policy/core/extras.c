@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "policy/core/extras.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+#define CORE       POLICY_CORE_MCPU
+#define FULL       1000
+#define USES       600 /* permille of what its threads should keep busy */
+#define WAITS_GIVE 25  /* permille of a job's time that it may wait: to give, … */
+#define WAITS_KEEP 50  /* … and to keep */
+#define WAITS_OF   500 /* mcpu: a job that does less hardly waits */
+#define GIVE       400 /* mcpu idle beyond whole cores for one more thread, … */
+#define KEEP       100 /* … and to keep it */
+#define GAIN_MIN   50  /* permille of a core: curves below promise nothing */
+#define GAIN_PART  8   /* progress must rise by this part of what linear speed-up would give */
+#define BUSY_GAIN  300 /* mcpu busy for each thread, where progress is not known */
+#define CONFIDENT  500 /* permille */
+
+/* ---- what was measured ----------------------------------------------------------------------- */
+
+static int64_t own_mcpu(const struct extras_job *j)
+{
+    return (int64_t)j->share * CORE;
+}
+
+/* Permille of the time in which it has work that it waits for a core. */
+static int64_t waits(const struct extras_job *j)
+{
+    int64_t work = j->busy_mcpu + j->wait_mcpu;
+
+    return j->wait_mcpu * FULL / (work > WAITS_OF ? work : WAITS_OF);
+}
+
+/*
+ * Whether the job misses a core that is its due: one without extra threads whenever it waits, one
+ * with them when it does not even get its share.
+ */
+static bool is_wronged(const struct extras_job *j, int64_t permille)
+{
+    if (j->loan.extra && j->busy_mcpu * FULL >= own_mcpu(j) * (FULL - permille))
+        return false;
+    return waits(j) > permille;
+}
+
+static bool somebody_waits(const struct extras_job *jobs, uint32_t count, int64_t permille)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (is_wronged(&jobs[i], permille))
+            return true;
+    return false;
+}
+
+/* Speed with @k threads in thousandths: about the mcpu that they keep busy. */
+static uint64_t speed(const struct policy_curve *c, uint32_t k)
+{
+    if (!c || !c->speedup_permille || c->count == 0 || c->confidence_permille < CONFIDENT)
+        return (uint64_t)10 * FULL * k / (k + 9); /* Amdahl, nine tenths parallel */
+    return c->speedup_permille[(k < c->count ? k : c->count) - 1];
+}
+
+/* Whether it keeps so much busy that it is in no serial phase. */
+static bool uses(const struct extras_job *j, uint32_t threads)
+{
+    return threads && j->busy_mcpu * FULL >= (int64_t)speed(j->curve, threads) * USES;
+}
+
+/* Cores that nobody would use without loans. */
+static int64_t lendable(const struct extras_machine *machine, const struct extras_job *jobs,
+                        uint32_t count)
+{
+    int64_t mcpu = machine->idle_mcpu;
+
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].loan.extra && jobs[i].busy_mcpu > own_mcpu(&jobs[i]))
+            mcpu += jobs[i].busy_mcpu - own_mcpu(&jobs[i]);
+    return mcpu;
+}
+
+static uint32_t threads_for(int64_t mcpu, int64_t of_the_last)
+{
+    return mcpu < of_the_last ? 0 : (uint32_t)((mcpu - of_the_last) / CORE) + 1;
+}
+
+/* ---- what one more thread gains -------------------------------------------------------------- */
+
+/* Permille of a core by its last thread of @k, times its weight; 0: nothing to speak of. */
+static uint64_t gain(const struct extras_job *j, uint32_t k)
+{
+    uint64_t with = speed(j->curve, k), without = speed(j->curve, k - 1);
+
+    return with < without + GAIN_MIN ? 0 : (with - without) * j->weight;
+}
+
+/* ---- taking back ----------------------------------------------------------------------------- */
+
+/* A short loan doubles the hold-off, a long one begins it anew. */
+static void hold_off(uint64_t now_ns, bool was_short, uint64_t *hold_ns, uint64_t *until_ns)
+{
+    uint64_t doubled = 2 * *hold_ns < EXTRAS_HOLD_MAX_NS ? 2 * *hold_ns : EXTRAS_HOLD_MAX_NS;
+
+    *hold_ns = was_short && *hold_ns ? doubled : EXTRAS_HOLD_NS;
+    *until_ns = now_ns + *hold_ns;
+}
+
+static bool is_short(const struct extras_job *j, uint64_t now_ns)
+{
+    return now_ns - j->loan.since_ns < EXTRAS_TRIAL_NS;
+}
+
+/* Takes the job's loan for a reason of its own. */
+static void end_own(struct extras_job *j, uint64_t now_ns, bool failed)
+{
+    hold_off(now_ns, failed || is_short(j, now_ns), &j->loan.hold_ns, &j->loan.until_ns);
+    j->loan.extra = 0;
+}
+
+/* Takes @n threads back, each from the job where the last one gains least. */
+static void take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uint32_t count,
+                 uint32_t n)
+{
+    bool was_short = false;
+
+    for (; n > 0; n--) {
+        struct extras_job *least = NULL;
+
+        for (uint32_t i = 0; i < count; i++)
+            if (jobs[i].loan.extra &&
+                (!least || gain(&jobs[i], jobs[i].share + jobs[i].loan.extra) <=
+                               gain(least, least->share + least->loan.extra)))
+                least = &jobs[i];
+        if (!least)
+            break;
+        was_short |= is_short(least, now_ns);
+        least->loan.extra--;
+    }
+    hold_off(now_ns, was_short, &x->hold_ns, &x->until_ns);
+}
+
+void extras_end_all(struct extras *x, struct extras_job *jobs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        jobs[i].loan.extra = 0;
+    x->idle_before = false;
+}
+
+/* A loan ends with the share to which it was given, and where the job may have no more. */
+static bool end_by_bounds(struct extras_job *j, uint64_t now_ns)
+{
+    struct extras_loan *l = &j->loan;
+    uint32_t room = j->share && j->most > j->share ? j->most - j->share : 0;
+    bool ends = l->share != j->share ? l->extra > 0 : l->extra > room;
+
+    if (l->share != j->share) {
+        l->share = j->share;
+        l->before = 0;
+        l->extra = 0;
+        if (l->until_ns < now_ns + EXTRAS_HOLD_NS) /* first learns its rate */
+            l->until_ns = now_ns + EXTRAS_HOLD_NS;
+    }
+    if (l->extra > room)
+        l->extra = room;
+    return ends;
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
+
+/* The trial's verdict: the progress rose, or, where none is known, the cores were used. */
+static bool pays(const struct extras_job *j)
+{
+    const struct extras_loan *l = &j->loan;
+    uint64_t busy = l->trial_busy / l->trial_looks, rate = l->trial_rate / l->trial_looks,
+             extra = l->trial_extra;
+
+    if (l->before == 0 || rate == 0)
+        return busy >= (uint64_t)own_mcpu(j) + extra * BUSY_GAIN / l->trial_looks;
+    return (rate - (rate < l->before ? rate : l->before)) * GAIN_PART * j->share * l->trial_looks >=
+           l->before * extra;
+}
+
+/* Follows the job's progress. Returns false if its loan did not pay. */
+static bool follow(struct extras_job *j, uint64_t now_ns)
+{
+    struct extras_loan *l = &j->loan;
+
+    if (l->extra == 0) {
+        if (uses(j, j->share) && j->rate)
+            l->before = l->before ? (l->before + j->rate) / 2 : j->rate;
+        return true;
+    }
+    if (l->paid || now_ns <= l->trial_ns)
+        return true;
+    l->trial_rate += j->rate;
+    l->trial_busy += (uint64_t)j->busy_mcpu;
+    l->trial_extra += l->extra;
+    l->trial_looks++;
+    if (now_ns - l->trial_ns < EXTRAS_TRIAL_NS)
+        return true;
+    l->paid = pays(j);
+    return l->paid;
+}
+
+/* ---- giving ---------------------------------------------------------------------------------- */
+
+static bool may_get(const struct extras_job *j, const struct extras_user *u)
+{
+    return j->ready && j->share + j->loan.extra < j->most && u->has < u->most &&
+           gain(j, j->share + j->loan.extra + 1) > 0;
+}
+
+/* The user with fewer extras first, then the larger gain, then the older job. */
+static bool precedes(const struct extras_job *a, const struct extras_job *b,
+                     const struct extras_user *users)
+{
+    uint64_t of_a = gain(a, a->share + a->loan.extra + 1),
+             of_b = gain(b, b->share + b->loan.extra + 1);
+
+    if (users[a->user].extra != users[b->user].extra)
+        return users[a->user].extra < users[b->user].extra;
+    return of_a != of_b ? of_a > of_b : a->id < b->id;
+}
+
+/* One more thread: a loan, or the trial of a larger one. */
+static void begin(struct extras_loan *l, uint64_t now_ns)
+{
+    l->since_ns = now_ns;
+    if ((l->extra == 0 || l->paid) && l->trial_ns != now_ns) {
+        l->trial_ns = now_ns;
+        l->trial_rate = l->trial_busy = l->trial_extra = l->trial_looks = 0;
+        l->paid = false;
+    }
+}
+
+/* Gives up to @n threads to jobs that used all they had. */
+static void give(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count,
+                 struct extras_user *users, uint32_t n)
+{
+    for (uint32_t i = 0; i < count; i++)
+        jobs[i].ready = uses(&jobs[i], jobs[i].share + jobs[i].loan.extra) &&
+                        waits(&jobs[i]) <= WAITS_KEEP && machine->now_ns >= jobs[i].loan.until_ns;
+    for (; n > 0; n--) {
+        struct extras_job *best = NULL;
+
+        for (uint32_t i = 0; i < count; i++) {
+            struct extras_job *j = &jobs[i];
+
+            if (may_get(j, &users[j->user]) && (!best || precedes(j, best, users)))
+                best = j;
+        }
+        if (!best)
+            return;
+        begin(&best->loan, machine->now_ns);
+        best->loan.extra++;
+        users[best->user].extra++;
+        users[best->user].has++;
+    }
+}
+
+/* ---- a look ---------------------------------------------------------------------------------- */
+
+static void note(enum extras_end end, enum extras_end *why)
+{
+    if (*why == EXTRAS_KEPT || end < *why)
+        *why = end;
+}
+
+/* Ends loans for reasons of their jobs. */
+static void end_each(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count,
+                     enum extras_end *why)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct extras_job *j = &jobs[i];
+
+        if (end_by_bounds(j, machine->now_ns))
+            note(EXTRAS_BOUND, why);
+        if (j->loan.extra && !uses(j, j->share)) {
+            end_own(j, machine->now_ns, false);
+            note(EXTRAS_UNUSED, why);
+        }
+        if (!follow(j, machine->now_ns)) {
+            end_own(j, machine->now_ns, true);
+            note(EXTRAS_NO_GAIN, why);
+        }
+    }
+}
+
+/* Counts what users have; ends loans above what they may have. Returns all extra threads. */
+static uint32_t count_users(struct extras_job *jobs, uint32_t count, struct extras_user *users,
+                            uint32_t user_count, enum extras_end *why)
+{
+    uint32_t all = 0;
+
+    for (uint32_t u = 0; u < user_count; u++)
+        users[u].extra = users[u].has = 0;
+    for (uint32_t i = 0; i < count; i++)
+        users[jobs[i].user].has += jobs[i].share;
+    for (uint32_t i = 0; i < count; i++) {
+        struct extras_user *u = &users[jobs[i].user];
+        uint32_t room = u->has < u->most ? u->most - u->has : 0;
+
+        if (jobs[i].loan.extra > room) {
+            jobs[i].loan.extra = room;
+            note(EXTRAS_BOUND, why);
+        }
+        u->extra += jobs[i].loan.extra;
+        u->has += jobs[i].loan.extra;
+        all += jobs[i].loan.extra;
+    }
+    return all;
+}
+
+enum extras_end extras_look(struct extras *x, const struct extras_machine *machine,
+                            struct extras_job *jobs, uint32_t count, struct extras_user *users,
+                            uint32_t user_count)
+{
+    int64_t now = lendable(machine, jobs, count), both;
+    bool waits = somebody_waits(jobs, count, WAITS_KEEP);
+    bool quiet = !somebody_waits(jobs, count, WAITS_GIVE), idle_before = x->idle_before;
+    enum extras_end why = EXTRAS_KEPT;
+    uint32_t all, most;
+
+    both = now < x->lendable_mcpu ? now : x->lendable_mcpu;
+    x->lendable_mcpu = now;
+    end_each(machine, jobs, count, &why);
+    all = count_users(jobs, count, users, user_count, &why);
+    most = waits ? 0 : threads_for(now, KEEP);
+    x->idle_before = quiet;
+    if (all > most) {
+        take(x, machine->now_ns, jobs, count, all - most);
+        count_users(jobs, count, users, user_count, &why);
+        note(waits ? EXTRAS_WAITS : EXTRAS_NO_IDLE, &why);
+        return why;
+    }
+    most = threads_for(both, GIVE);
+    if (quiet && idle_before && machine->now_ns >= x->until_ns && most > all)
+        give(machine, jobs, count, users, most - all);
+    return why;
+}
+
+const char *extras_end_text(enum extras_end end)
+{
+    static const char *const text[] = {
+        [EXTRAS_KEPT] = "none was taken back",
+        [EXTRAS_WAITS] = "a job waited for a core",
+        [EXTRAS_NO_IDLE] = "no core is idle any more",
+        [EXTRAS_UNUSED] = "it no longer uses its cores",
+        [EXTRAS_NO_GAIN] = "its progress did not rise",
+        [EXTRAS_BOUND] = "its share changed, or it may have no more",
+    };
+    static_assert(sizeof(text) / sizeof(text[0]) == EXTRAS_END_MAX, "a text for each end");
+
+    return (unsigned)end < EXTRAS_END_MAX ? text[end] : "?";
+}
