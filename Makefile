@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages check check-cluster check-packages check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm check check-cluster check-packages check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -42,9 +42,14 @@ packages:
 	@scripts/setup.sh build packages
 	@scripts/packages.py --to $(BUILD)/packages
 
-# The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots.
-check-packages: packages
+rpm:
+	@scripts/setup.sh build packages rpm
+	@scripts/packages.py --rpm --to $(BUILD)/rpm
+
+# The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots and in a virtual machine.
+check-packages: packages rpm
 	@scripts/setup.sh check-packages
+	@scripts/setup.sh cluster || echo 'check-packages: no virtual machines here, see above'
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
 	@scripts/packages.py --no-lintian --plus test --to $(BUILD)/packages-later
 	@TIDE_PACKAGES=$(BUILD)/packages /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/packages
@@ -112,9 +117,10 @@ help:
 	@echo 'make demo-energy  a laboratory with less power from 18:00 on: hub, three areas, three trainings; six minutes'
 	@echo 'make images       container images for Kubernetes in $(BUILD)/images, without a registry'
 	@echo 'make packages     Debian packages of the last commit in $(BUILD)/packages'
+	@echo 'make rpm          the same as RPM in $(BUILD)/rpm, to see that the spec for Fedora builds'
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
-	@echo 'make check-packages  these packages made twice and installed, upgraded, removed in clean roots (as root)'
+	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/benchmarks.md: two hours; as root all of them, about seven'

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the Debian packages of the last commit, from a source package made of `git archive`.
 
-    scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--vary]
+    scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--vary] [--rpm]
 
 DIR (build/packages) has the packages, the source package, and NAME.spdx.json beside each package: its
 files with their hashes, and what it depends on (SPDX 2.3). The same commit gives the same bytes, whatever
 the folder. uPlot, which is in the page, is fetched from npm and checked against ui/package-lock.json, and
 becomes a part of its own of the source package.
 
---plus WORD: version VERSION+WORD, by another entry of debian/changelog (tests of upgrades).
+--plus WORD: version VERSION+WORD, by another entry of debian/changelog (tests of upgrades). --rpm: packages for
+Fedora instead, see dist/rpm/threadtide.spec.
 """
 import argparse
 import base64
@@ -123,6 +124,25 @@ def bill(package):
                              product=name, needs=needs)
 
 
+def build_rpm(folder, version):
+    """By dist/rpm/threadtide.spec; Debian's rpm does not know what is installed, hence --nodeps."""
+    work = folder.parent
+    (work / f"threadtide_{version}.orig.tar.xz").rename(work / f"threadtide-{version}.tar.xz")
+    epoch = output("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
+    with open(work / "log", "wb") as log:
+        done = subprocess.run(
+            ["rpmbuild", "-ba", "--nodeps", "--define", f"_topdir {work}/rpm", "--define", f"_sourcedir {work}",
+             "--define", "_buildhost localhost", "--define", "use_source_date_epoch_as_buildtime 1",
+             "--define", "clamp_mtime_to_source_date_epoch 1", folder / "dist/rpm/threadtide.spec"],
+            env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, stdout=log, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        print(*(work / "log").read_text(errors="replace").splitlines()[-60:], sep="\n")
+        sys.exit(f"packages: rpmbuild ended with {done.returncode}")
+    for file in (*work.glob("rpm/RPMS/*/*.rpm"), *work.glob("rpm/SRPMS/*.rpm")):
+        print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.name}")
+        shutil.move(file, work)
+
+
 def build(folder, options):
     """--vary: with all that must not matter different."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder.parent), "LC_ALL": "C.UTF-8", "TZ": "UTC",
@@ -154,6 +174,7 @@ def main():
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/packages", help="DIR (build/packages)")
     parser.add_argument("--plus", help="version VERSION+WORD", metavar="WORD")
     parser.add_argument("--no-lintian", action="store_true")
+    parser.add_argument("--rpm", action="store_true", help="RPM packages, by dist/rpm/threadtide.spec")
     parser.add_argument("--vary", action="store_true", help="another folder, language, time zone and umask")
     options = parser.parse_args()
     to = options.to.resolve()
@@ -162,7 +183,10 @@ def main():
         work = pathlib.Path(name, "elsewhere" if options.vary else "")
         work.mkdir(exist_ok=True)
         folder = source_tree(work, options.plus)
-        build(folder, options)
+        if options.rpm:
+            build_rpm(folder, folder.name.rpartition("-")[2])
+        else:
+            build(folder, options)
         for old in to.iterdir():
             old.unlink()
         for file in sorted(work.iterdir()):

@@ -9,6 +9,7 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     packages                Debian packages that making packages needs besides
+#     rpm                     Debian packages that making RPMs needs besides
 #     check-packages          Debian packages that their tests need besides
 #     docker                  Docker Engine, for demo-docker
 #     energy                  an MQTT broker and its clients, for demo-energy
@@ -45,7 +46,7 @@ cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus ipr
     containernetworking-plugins $docker_packages"
 kube_packages="openssl iproute2"
 packages_packages="debhelper dh-python dpkg-dev lintian git xz-utils"
-check_packages_packages="mmdebstrap debian-archive-keyring python3-pytest"
+check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
 ui_packages="fonts-dejavu-core"
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -303,7 +304,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [check-packages] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [check-packages] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -317,6 +318,7 @@ for word in "$@"; do
         packages="$packages $packages_packages"
         command -v npm >/dev/null || packages="$packages npm"
         ;;
+    rpm) packages="$packages rpm" ;;
     check-packages) packages="$packages $check_packages_packages" ;;
     docker) packages="$packages $docker_packages" ;;
     energy) packages="$packages $energy_packages" ;;

@@ -86,7 +86,7 @@ def test_every_file_says_the_version_that_meson_says():
     for file, pattern in (("debian/changelog", r"\Athreadtide \((.*)-[^-]*\) "), ("python/pyproject.toml", r'^version = "(.*)"'),
                           ("dist/helm/threadtide/Chart.yaml", "^version: (.*)"),
                           ("dist/helm/threadtide/Chart.yaml", "^appVersion: (.*)"),
-                          ("CHANGELOG.md", r"^## (?:Unreleased \()?([0-9][^) ]*)")):
+                          ("dist/rpm/threadtide.spec", r"^Version: +(.*)"), ("CHANGELOG.md", r"^## (?:Unreleased \()?([0-9][^) ]*)")):
         assert re.search(pattern, (conftest.ROOT / file).read_text(), re.M)[1] == version, file
 
 

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What dist/rpm/threadtide.spec makes of the tree, as far as Debian's rpm tells."""
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import BUILD, ROOT
+
+RPM = BUILD.with_name("rpm")
+pytestmark = pytest.mark.skipif(not shutil.which("rpm"), reason="needs rpm")
+NAMES = ("threadtide", "libtide", "libtide-devel", "python3-threadtide", "threadtide-docker", "threadtide-power",
+         "threadtide-hub", "tide-kube")
+
+
+def query(name, *words):
+    file = next(file for file in RPM.glob("*.x86_64.rpm") if file.name.startswith(f"{name}-0") or
+                file.name.startswith(f"{name}-1"))
+    return subprocess.run(["rpm", "-qp", *words, file], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_its_packages_hold_what_debians_hold(packages):
+    """Programs, units, accounts and manual pages."""
+    found = {line for name in NAMES for line in query(name, "-l").splitlines()}
+    for name, file in packages.files.items():
+        listed = subprocess.run(["dpkg-deb", "--fsys-tarfile", file], check=True, stdout=subprocess.PIPE).stdout
+        names = subprocess.run(["tar", "-t"], input=listed, check=True, stdout=subprocess.PIPE).stdout.decode()
+        for path in names.splitlines():
+            path = path.removeprefix(".").removesuffix(".gz").replace("/kubectl_complete-tide.1", "/kubectl-tide.1")
+            if path.startswith(("/usr/bin/", "/usr/share/man/man", "/usr/lib/sysusers.d/", "/usr/lib/threadtide/",
+                                "/etc/")) and not path.endswith("/"):
+                assert path in found, f"{name}: {path}"
+            if path.startswith("/lib/systemd/system/t"):
+                assert f"/usr{path}" in found, path
+
+
+def test_the_agent_brings_no_dependencies_and_the_configuration_is_kept():
+    needs = query("threadtide", "--requires")
+    assert "libtide-agent" not in query("threadtide", "--provides") + needs and "systemd" in needs
+    assert "/etc/tide/tide.conf" in query("threadtide", "--configfiles").split()
+    assert "libtide.so.1()(64bit)" in query("libtide", "--provides")
+    for name, account in (("threadtide", "threadtide"), ("threadtide-power", "threadtide-power"),
+                          ("threadtide-hub", "threadtide-hub")):
+        assert f"/{account}.conf" in query(name, "--scripts")
+
+
+def test_unpacked_its_program_says_the_version(tmp_path):
+    version = subprocess.run(["rpmspec", "-q", "--srpm", "--qf", "%{VERSION}", ROOT / "dist/rpm/threadtide.spec"],
+                             check=True, stdout=subprocess.PIPE, text=True).stdout
+    file, = RPM.glob(f"threadtide-{version}-1.x86_64.rpm")
+    with subprocess.Popen(["rpm2cpio", file], stdout=subprocess.PIPE) as process:
+        subprocess.run(["cpio", "-id", "--quiet"], stdin=process.stdout, cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "usr/bin/tided", "--version"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert said == f"tided {version}\n"
+    for place in ("lib64", "lib"):  # of 64-bit programs there, and of 32-bit ones
+        assert (tmp_path / "usr/lib/threadtide" / place / "libtide-agent.so").exists()
