@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm check check-cluster check-packages check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel check check-cluster check-packages check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -46,8 +46,12 @@ rpm:
 	@scripts/setup.sh build packages rpm
 	@scripts/packages.py --rpm --to $(BUILD)/rpm
 
+wheel:
+	@scripts/setup.sh build
+	@python3 scripts/wheel.py --to $(BUILD)/wheel
+
 # The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots and in a virtual machine.
-check-packages: packages rpm
+check-packages: packages rpm wheel
 	@scripts/setup.sh check-packages
 	@scripts/setup.sh cluster || echo 'check-packages: no virtual machines here, see above'
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
@@ -118,6 +122,7 @@ help:
 	@echo 'make images       container images for Kubernetes in $(BUILD)/images, without a registry'
 	@echo 'make packages     Debian packages of the last commit in $(BUILD)/packages'
 	@echo 'make rpm          the same as RPM in $(BUILD)/rpm, to see that the spec for Fedora builds'
+	@echo 'make wheel        a wheel for pip with tide, tided and the agent, in $(BUILD)/wheel'
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'

@@ -31,4 +31,4 @@ __all__ = [
     "set_threads",
     "state",
 ]
-__version__ = "0.1.0"
+__version__ = "0.9.0"

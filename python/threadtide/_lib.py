@@ -85,6 +85,10 @@ def _candidates() -> Iterator[str]:
     build = os.environ.get("TIDE_BUILD_DIR")
     if build or (tree / "meson.build").is_file():
         yield str(pathlib.Path(build or tree / "build").resolve() / SONAME)
+    # From a wheel, which brings it along; else the system's.
+    own = pathlib.Path(__file__).resolve().parent / "bin" / SONAME
+    if own.is_file():
+        yield str(own)
     yield SONAME
 
 

@@ -83,7 +83,8 @@ def test_installed_package_finds_the_installed_library(prefix, tmp_path):
 
 def test_every_file_says_the_version_that_meson_says():
     version = re.search(r"version: '([^']+)'", (conftest.ROOT / "meson.build").read_text())[1]
-    for file, pattern in (("debian/changelog", r"\Athreadtide \((.*)-[^-]*\) "), ("python/pyproject.toml", r'^version = "(.*)"'),
+    for file, pattern in (("python/threadtide/__init__.py", r'^__version__ = "(.*)"'),
+                          ("debian/changelog", r"\Athreadtide \((.*)-[^-]*\) "), ("python/pyproject.toml", r'^version = "(.*)"'),
                           ("dist/helm/threadtide/Chart.yaml", "^version: (.*)"),
                           ("dist/helm/threadtide/Chart.yaml", "^appVersion: (.*)"),
                           ("dist/rpm/threadtide.spec", r"^Version: +(.*)"), ("CHANGELOG.md", r"^## (?:Unreleased \()?([0-9][^) ]*)")):

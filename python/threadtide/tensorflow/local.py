@@ -66,12 +66,13 @@ class Node:
 
 
 def find_program() -> str:
-    """tide-tfnode: $TIDE_TFNODE, that of $TIDE_BUILD_DIR, of the source tree's build/, of PATH."""
+    """tide-tfnode: $TIDE_TFNODE, that of $TIDE_BUILD_DIR, of the source tree's build/, of a wheel, of PATH."""
     tree = pathlib.Path(__file__).resolve().parents[3]
     build = os.environ.get("TIDE_BUILD_DIR") or tree / "build"
     found = (
         os.environ.get("TIDE_TFNODE")
         or shutil.which("tide-tfnode", path=str(build))
+        or shutil.which("tide-tfnode", path=str(pathlib.Path(__file__).resolve().parents[1] / "bin"))
         or shutil.which("tide-tfnode")
     )
     if not found:

