@@ -271,7 +271,7 @@ static bool check_memory(struct request *r, uint64_t bytes)
     return false;
 }
 
-static bool read_request(struct request *r, struct job_request *ret, bool *ret_held)
+static bool read_request(struct request *r, struct job_request *ret)
 {
     static const char *const fields[] = {ATTRIBUTES, "name",  "threads", "sized",
                                          "pid",      "queue", "held",    NULL};
@@ -294,7 +294,8 @@ static bool read_request(struct request *r, struct job_request *ret, bool *ret_h
     ret->pinned.intra = threads;
     ret->sized = sized;
     ret->submitted = queue;
-    *ret_held = held;
+    ret->held = held;
+    ret->granted = threads && control_may_govern(r->daemon, &r->who);
     return true;
 }
 
@@ -317,7 +318,6 @@ static void post_job(struct request *r, struct job *none)
     struct process *p;
     struct error err = {0};
     struct job *j;
-    bool held;
     pid_t pid;
     uid_t uid;
     int e;
@@ -327,7 +327,7 @@ static void post_job(struct request *r, struct job *none)
                      "this daemon serves user %u only", (unsigned)d->uid);
         return;
     }
-    if (!read_request(r, &req, &held) || !find_process(r, &pid, &uid) ||
+    if (!read_request(r, &req) || !find_process(r, &pid, &uid) ||
         !routes_within_limits(r, uid, &req.asked, req.pinned.intra))
         return;
     e = job_new(d, uid, &req, &j, &err);
@@ -335,8 +335,6 @@ static void post_job(struct request *r, struct job *none)
         request_fail(r, status_of(e), e == -EEXIST ? "Choose another name." : "", "%s", err.text);
         return;
     }
-    j->admission.held = held;
-    j->asked.granted = req.pinned.intra && control_may_govern(d, &r->who);
     e = process_join(j, pid, 0, &p);
     if (e < 0) {
         job_free(j);
@@ -585,8 +583,7 @@ static void patch_job(struct request *r, struct job *j)
         store_save(j->daemon); /* before the answer: a new daemon must not start the job */
     }
     r->from = job_target(j);
-    j->asked.attributes = p.asked;
-    j->dirty = true;
+    job_ask(j, &p.asked);
     if (p.keeps && p.keep)
         control_keep(j, p.threads, p.has_cores ? &p.cores : NULL, governs);
     else if (p.pins || p.keeps)

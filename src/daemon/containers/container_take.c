@@ -99,9 +99,8 @@ static void take_over(struct container *c, struct job *j, pid_t first,
     for (struct process *p = j->processes; p; p = p->next)
         p->outside = p->pid != first;
     c->origin = CONTAINER_JOINED;
-    j->asked.attributes = req->asked;
     j->asked.sized = req->sized;
-    j->dirty = true;
+    job_ask(j, &req->asked);
 }
 
 static int join(struct container *c, const struct engine_container *seen, struct job *starter,

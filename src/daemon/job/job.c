@@ -206,8 +206,10 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     j->asked.pinned = req->pinned;
     j->asked.pinned_by = PROTO_SOURCE_DAEMON;
     j->asked.sized = req->sized;
+    j->asked.granted = req->granted;
     j->placed.quota_mcpu = j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);
+    j->admission.held = req->held;
     j->dirty = true;
     table_insert(d, j);
     d->jobs->n++;
@@ -226,6 +228,12 @@ struct job_request job_request_usual(const struct daemon *d)
 struct job_request job_request_of(const struct job *j)
 {
     return (struct job_request){.asked = j->asked.attributes, .sized = j->asked.sized};
+}
+
+void job_ask(struct job *j, const struct attributes *asked)
+{
+    j->asked.attributes = *asked;
+    j->dirty = true;
 }
 
 int job_set_id(struct job *j, const char *id)

@@ -273,6 +273,8 @@ struct job_request {
     struct threads pinned;
     uint32_t sized; /* as in struct job_asked */
     bool submitted; /* waits in the queue: admission.h */
+    bool held;      /* … until a person releases it */
+    bool granted;   /* as in struct job_asked */
     bool again;     /* recovered from an earlier daemon: users' limits are for new jobs */
 };
 
@@ -288,6 +290,9 @@ struct job_request job_request_usual(const struct daemon *d);
 
 /* The job's attributes as asked for at present, without the name. */
 struct job_request job_request_of(const struct job *j);
+
+/* Replaces what is asked for the job, but threads and name. The caller has it decided anew. */
+void job_ask(struct job *j, const struct attributes *asked);
 
 /* Gives the job its id under an earlier daemon. Returns 0, -EINVAL or -EEXIST. */
 int job_set_id(struct job *j, const char *id);
