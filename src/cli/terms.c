@@ -38,8 +38,8 @@ static int refuse(const struct command *cmd, const struct attribute *a, const ch
         return cli_usage(cmd, "--%s: '%s' is none of %s", a->key, value,
                          attribute_choices(a, " and ", buf, sizeof(buf)));
     if (a->kind == KIND_MEMORY && why == -ERANGE)
-        return cli_usage(cmd, "--%s: %s is less than a MiB: write it with a unit, like 512M or 2G",
-                         a->key, value);
+        return cli_usage(cmd, "--%s: %s is less than 1 MiB (sizes have units: 512M, 2G)", a->key,
+                         value);
     if (a->kind == KIND_MEMORY)
         return cli_usage(cmd, "--%s: '%s' is no amount of memory (512M, 1.5G)", a->key, value);
     if (a->kind == KIND_MOMENT)

@@ -90,6 +90,7 @@ def test_what_is_out_of_bounds_is_refused_by_name(tide, row):
     for text in wrong:
         done = submit(tide, row, str(text))
         assert done.returncode == 2 and f"--{row['key']}: " in done.stderr, (text, done)
+        assert text != "0M" or "0M is less than 1 MiB" in done.stderr
     assert tide.daemon() is None
 
 
