@@ -124,3 +124,23 @@ def test_every_result_is_known_and_written_by_make_bench(path):
                [name for name, saves in names.items()
                 if any("{" in save and path.stem.startswith(save.split("{")[0]) for save in saves)])
     assert any(f"bench/{writer}" in scripts for writer in writers), writers
+
+
+def rows_of(name):
+    return {row["what"]: row for row in json.loads((ROOT / f"bench/results/{name}.json").read_text())["rows"]}
+
+
+def test_documents_quote_the_rows_that_were_measured():
+    """A measurement that is made again changes the documents, too."""
+    elastic = (ROOT / "docs/elastic-tensorflow.md").read_text()
+    pauses = [row for row in rows_of("elastic-pause").values() if row["unit"] == "ms"]
+    assert len(pauses) == 7
+    for row in pauses:
+        assert f"| {row['what']} | {row['n']} | {row['median']} | {row['p95']} | {row['most']} |" in elastic
+    sentence = (ROOT / "docs/containers.md").read_text().split("A resize takes")[1].split("([measurements]")[0]
+    said = re.findall(r"([\d.]+) ms", sentence)
+    rows = rows_of("containers")
+    assert [float(ms) for ms in said] == [round(rows[what]["p50"], 1) for what in (
+        "resize, exclusive, acknowledged at once: command to cores in place",
+        "resize, exclusive, real TensorFlow (mlp): command to cores and threads in place",
+        "bare update of a cpuset by the engine")]
