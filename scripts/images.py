@@ -117,7 +117,7 @@ def tide_kube(build):
 
 
 def tide_node(build):
-    """What pods of a training need, and `cp`, which puts it there: it runs as an init container.
+    """Files that pods of a training need, and `cp`, which puts it there: it runs as an init container.
     In a pod it needs no more than a C library from 2.34 on."""
     libraries, ours = accounts(), Layer()
     libraries.file("bin/cp", "/bin/cp")
@@ -130,7 +130,7 @@ def tide_node(build):
 
 
 def tide_power(build):
-    """What measures a node: tided and tide-power, and `chown` for the folder that they keep. As nobody,
+    """Programs that measure a node: tided and tide-power, and `chown` for the folder that they keep. As nobody,
     unless the pod says otherwise: tided is root in there."""
     libraries, ours = accounts(), Layer()
     libraries.file("bin/chown", "/bin/chown")

@@ -35,8 +35,8 @@ def quantile(values, permille):
 
 
 def width(spreads, machines):
-    """Of an interval that holds 90 % of all loads with a confidence of 95 %: loads of one machine are alike, so the
-    uncertainty of the quantile is that of so many machines (Wilks' tolerance limit in its normal approximation)."""
+    """Width of an interval that holds 90 % of all loads with a confidence of 95 %. Loads of one machine are alike, so
+    the uncertainty of the quantile is that of so many machines (Wilks' tolerance limit in its normal approximation)."""
     return quantile(spreads, min(999, round(900 + 1000 * 1.645 * (0.9 * 0.1 / machines) ** 0.5)))
 
 

@@ -18,10 +18,9 @@
 
 #include <systemd/sd-event.h>
 
-#define DAEMON_LEASE_MS 1000
-#define DAEMON_HEARTBEAT_MS                                                                        \
-    250 /* and what may be chosen: agents go no faster, leases must last                           \
-         */
+#define DAEMON_LEASE_MS     1000
+#define DAEMON_HEARTBEAT_MS 250
+/* Bounds of the heartbeat that may be chosen: agents go no faster, and leases must last. */
 #define DAEMON_HEARTBEAT_MIN_MS 100
 #define DAEMON_HEARTBEAT_MAX_MS 500
 #define DAEMON_WAIT_MS          5000  /* default deadline of a WAIT */

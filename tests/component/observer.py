@@ -93,7 +93,7 @@ class Observer(threading.Thread):
         for one, other in itertools.combinations(seen, 2):
             both = seen[one].cores & seen[other].cores
             if (one.exclusive or other.exclusive) and both:
-                # Who has not got its first cores is everywhere; afterwards we have no excuse.
+                # A job without its first cores is everywhere; afterwards we have no excuse.
                 new = [m for m in (one, other) if m.hand or seen[m].cores == set(CPUS)]
                 self.accuse(bad, (one, other), new, f"both on {set(both)}")
 
@@ -118,7 +118,7 @@ class Observer(threading.Thread):
                 self.wrong.append(f"{member.worker.name}: {bad.get(member)} after {took:.1f} s")
 
     def accuse(self, bad, members, new, text):
-        """Of those who may be new, the ones with grace have it."""
+        """Notes a fault of @members: no fault yet of the @new ones that are within their grace."""
         late = [member for member in new if member.since is not None]
         if not late:
             self.wrong.append(f"{[m.worker.name for m in members]}: {text}")

@@ -168,7 +168,7 @@ def test_a_command_that_cannot_be_typed_is_not_told(tide, tmp_path, program):
 
 
 def test_strangers_names_in_the_survey(tide, tmp_path, program):
-    """Of all users' processes as root, of one's own otherwise."""
+    """The survey shows all users' processes to root, to others their own."""
     program_path = compiled(tmp_path, STRANGE % "", "-pthread")
     core = min(os.sched_getaffinity(0))
     for _ in range(2):
