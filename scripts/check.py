@@ -65,7 +65,7 @@ class Results:
 
 
 def meson_log(name, log):
-    """Of each test: its name, what it said, and how it ended."""
+    """Each test's name, what it said, and how it ended."""
     file = OUT / name / "meson-logs" / f"{log}.json"
     if not file.exists():
         return {}
@@ -75,7 +75,7 @@ def meson_log(name, log):
 
 
 def meson_results(name):
-    """Of `meson test`: cmocka's functions count one by one, other tests as one."""
+    """Results of `meson test`: cmocka's functions count one by one, other tests as one."""
     first, again = meson_log(name, "testlog"), meson_log(name, "again")
     found = Results()
     if not first:
@@ -109,7 +109,7 @@ def reason_of(case):
 
 
 def pytest_results(file):
-    """Of pytest, and of its second try, see suite_phase()."""
+    """Results of pytest, and of its second try, see suite_phase()."""
     found, reasons = Results(), {}
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
@@ -132,7 +132,7 @@ def pytest_results(file):
 
 
 def node_results(name):
-    """Of node's test runner (TAP): the tests inside of each describe()."""
+    """Results of node's test runner (TAP): the tests inside of each describe()."""
     found = Results()
     for bad, test, skipped in re.findall(r"^    (not )?ok \d+ - (.*?)( # SKIP.*)?$",
                                          (LOGS / f"{name}.log").read_text(errors="replace"), re.M):
@@ -161,7 +161,7 @@ def failed_tests(file):
 
 
 def summary_results(name):
-    """Of the fuzzers and the models, from their last line."""
+    """Results of the fuzzers and the models, from their last line."""
     found = re.findall(r"^(?:fuzzers|models): (\d+) passed, (\d+) failed$",
                        (LOGS / f"{name}.log").read_text(errors="replace"), re.M)
     return Results(*map(int, found[-1])) if found else Results()
@@ -230,7 +230,7 @@ def kube_phase(name, tests, options="", needs=(), setting="", **more):
 
 
 def image_phase(name, options=""):
-    """What a virtual machine boots from, see tests/cluster/image.py."""
+    """Makes the disk that a virtual machine boots from, see tests/cluster/image.py."""
     return Phase(name, f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
         tests/cluster/image.py {options} {OUT}/{name} {OUT}/gcc""", ("gcc",))
@@ -277,7 +277,8 @@ PHASES = [
     Phase("hardening", f"""
         for built in gcc clang; do
             (cd {OUT}/$built
-            {ROOT}/scripts/check-hardening.sh tide tided tide-hub tide-kube tide-runc tide-tfnode tide-sim tide-dashboard libtide.so
+            {ROOT}/scripts/check-hardening.sh tide tided tide-hub tide-power tide-kube tide-runc tide-tfnode tide-sim \
+                tide-dashboard libtide.so
             {ROOT}/scripts/check-hardening.sh --lazy libtide-agent.so)
         done""", ("gcc", "clang")),
     Phase("purity", f"""
@@ -509,7 +510,7 @@ def main():
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    # What whoever started us had ignored (nohup, a shell's &) the tested programs would inherit.
+    # Signals that our starter ignores (nohup, a shell's &) would be ignored by the tested programs, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # A stop by the outside ends the phases too.

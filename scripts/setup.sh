@@ -206,7 +206,12 @@ find_go() {
 # Builds what a module of tests/kube/tools names as its tools: build_tools GO MODULE TO LDFLAGS
 build_tools() {
     (cd "$root/tests/kube/tools/$2" && nice -n 10 env CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS= \
-        "$1" build -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3" tool)
+        "$1" build -v -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3" tool) 2>&1
+}
+
+# Writes go's words, a line for each package that it compiles, to the file $1, and tells now and then how many.
+tell_progress() {
+    tee "$1" | awk 'NR % 250 == 0 { print "setup: " NR " packages are compiled"; fflush() }'
 }
 
 # Beside the others' folder: a Helm of another version does not have Kubernetes built again.
@@ -220,7 +225,7 @@ make_helm() {
         [ ! -x "$program" ] || exit 0
         go=$(find_go "$cache/go") || die "helm needs Go, see above"
         say "building $program, once; about two minutes of two cores"
-        if ! build_tools "$go" helm "$program.new" "" >"$cache/log" 2>&1; then
+        if ! build_tools "$go" helm "$program.new" "" | tell_progress "$cache/log"; then
             tail -n 20 "$cache/log" >&2
             die "kube: go could not build tests/kube/tools/helm"
         fi
@@ -254,7 +259,7 @@ make_kube() {
     rm -rf "$dir.new"
     mkdir "$dir.new"
     if ! { build_tools "$go" kubernetes "$dir.new/" "$flags" && build_tools "$go" kwok "$dir.new/" "" &&
-        mv "$dir.new/server" "$dir.new/etcd"; } >"$cache/log" 2>&1; then
+        mv "$dir.new/server" "$dir.new/etcd"; } | tell_progress "$cache/log"; then
         tail -n 20 "$cache/log" >&2
         die "kube: go could not build tests/kube/tools"
     fi

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -93,7 +94,8 @@ def test_agent_elf_refuses_lazy_thread_locals_and_new_symbols(tmp_path):
     assert "__tls_get_addr" in result.stderr and "exports lazy" in result.stderr
 
 
-PROGRAMS = ("tide", "tided", "tide-hub", "tide-kube", "tide-runc", "tide-tfnode", "tide-sim", "libtide.so")
+PROGRAMS = ("tide", "tided", "tide-hub", "tide-power", "tide-kube", "tide-runc", "tide-tfnode", "tide-sim",
+            "tide-dashboard", "libtide.so")
 
 
 def test_hardening_accepts_what_we_ship(build_dir):
@@ -136,6 +138,16 @@ def check(tmp_path):
     loaded = module("check")
     loaded.OUT = loaded.LOGS = tmp_path
     return loaded
+
+
+def test_every_installed_program_is_checked_for_hardening(check):
+    """A new program must not be shipped unseen."""
+    text = (ROOT / "meson.build").read_text()
+    installed = {name for name, rest in re.findall(r"executable\('([\w-]+)',((?:[^()]|\([^()]*\))*)\)", text)
+                 if "install: true" in rest}
+    assert {"tided", "tide-power", "tide-dashboard"} <= installed
+    assert installed <= set(check.PHASE["hardening"].command.split())
+    assert installed | {"libtide.so"} == set(PROGRAMS)
 
 
 def test_failed_phase_fails_what_needs_it(check, tmp_path):
@@ -210,7 +222,7 @@ def test_good():
 @pytest.mark.parametrize("bad, many, expected, flaky", [
     (False, False, (10, 0), 1), (True, False, (9, 1), 1), (False, True, (3, 7), 0)], ids=["flaky", "bad", "many"])
 def test_failed_tests_of_pytest_get_a_second_try(check, tmp_path, bad, many, expected, flaky):
-    """By the phases of every kind, but that no machine boots: up to five tests, with a time of their own."""
+    """Phases of every kind, but that no machine boots, try up to five tests again, with a time of their own."""
     check.ROOT = tmp_path
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_suite.py").write_text(SUITE.replace("BAD", str(bad)).replace("MANY", str(many)))
@@ -379,6 +391,25 @@ def test_every_pinned_wheel_has_its_hash(file):
         assert "==" in version and hashes, pin
         assert all(len(h.strip()) == 64 for h in hashes), pin
     assert (ROOT / "scripts/setup.sh").read_text().count("--require-hashes -r") == 2
+
+
+@pytest.mark.parametrize("status", [0, 1], ids=["built", "failed"])
+def test_a_long_build_tells_how_far_it_is(tmp_path, status):
+    """Kubernetes takes ten minutes and more; who waits shall see that something happens."""
+    for name, body in (("dpkg-query", "printf 'installed %s\\n' \"${@:4}\""), ("go", f"""
+            [ "$1" = version ] && {{ echo go version go1.99.0 linux/amd64; exit; }}
+            seq 300 | sed s,^,example.org/package/, >&2
+            [ {status} = 0 ] || {{ echo no such module >&2; exit 1; }}
+            while [ "$1" != -o ]; do shift; done
+            case "$2" in */) touch "$2/server" ;; *) touch "$2"; chmod +x "$2" ;; esac""")):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "TIDE_KUBE_TOOLS"}
+    done = subprocess.run(
+        [ROOT / "scripts/setup.sh", "kube"], capture_output=True, text=True, timeout=GUARD_S,
+        env={**environment, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert (done.returncode, "setup: 250 packages are compiled" in done.stdout) == (status, True), done
+    assert "no such module" in done.stderr if status else len(list(tmp_path.glob("cache/threadtide/kube/*/etcd"))) == 1
 
 
 @pytest.mark.parametrize("helm, said", [
