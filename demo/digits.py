@@ -51,7 +51,7 @@ def prepare(cache, source=None):
 
 
 def reason(e):
-    """Of a failed command, the last thing that it said: there stands what went wrong."""
+    """The last words of a failed command: there stands what went wrong."""
     if isinstance(e, subprocess.CalledProcessError) and (e.stderr or "").strip():
         return f"{e.cmd[0]}: {e.stderr.strip().splitlines()[-1]}"
     return str(e)

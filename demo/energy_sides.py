@@ -100,7 +100,7 @@ class Limiter(threading.Thread):
         self.set(cores)
 
     def set(self, cores):
-        """What was not used until now is gone."""
+        """Energy that was not used until now is gone."""
         self.cores, self.since = cores, (time.monotonic(), [t.used_ns() for t in self.trainings])
 
     def run(self):
@@ -160,7 +160,7 @@ class Watts(threading.Thread):
 
 @dataclasses.dataclass
 class Evening:
-    """What a pass has found."""
+    """The findings of a pass."""
     name: str
     before: list  # steps per second of each training
     after: list

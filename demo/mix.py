@@ -195,7 +195,7 @@ class Mix:
                 job.note_threads(now, job.seen["threads"])
 
     def end_all(self):
-        """By pid, only our own children: a request first, then force."""
+        """Ends our own children by their pids: a request first, then force."""
         alive = [job for job in self.jobs if job.running and job.process.returncode is None]
         for number in (signal.SIGTERM, signal.SIGKILL):
             for job in alive:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stock TensorFlow gives with fixed numbers of threads: the yardstick for "the same results".
+"""Results of stock TensorFlow with fixed numbers of threads: the yardstick for "the same results".
 
 TensorFlow sums in another order with another number of threads, and rounding grows as a training
 goes on: the same program with 1, 2 or 4 threads ends at slightly different losses. Threads that
@@ -50,7 +50,7 @@ def measure(specs, data, source, folder):
 
 
 def tensorflow_version():
-    """Of the wheel, tensorflow or tensorflow-cpu: its files are asked, TensorFlow is not loaded."""
+    """Version of the wheel, tensorflow or tensorflow-cpu: its files are asked, TensorFlow is not loaded."""
     for wheel in ("tensorflow", "tensorflow-cpu"):
         try:
             return importlib.metadata.version(wheel)

@@ -62,7 +62,7 @@ def speed_table(rounds, chosen=MEASURES):
 
 
 def others_text(others):
-    """What the machine did for nobody of the demo."""
+    """Work that the machine did for nobody of the demo."""
     return (f"other programs used {others['stock']:.0%} of the machine in the stock pass, "
             f"{others['threadtide']:.0%} in Threadtide's")
 

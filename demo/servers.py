@@ -52,7 +52,7 @@ class Mix(mix.Mix):
 
 
 def missing():
-    """What the mix cannot run without here, in words; None: nothing. Reads the libraries from the disk, too."""
+    """Names what the mix needs and this machine lacks; None: nothing. Reads the libraries from the disk, too."""
     if not os.access(PYTHON, os.X_OK) or not os.path.isfile(PYTHON):
         return f"{PYTHON} is missing: run scripts/setup.sh torch"
     done = subprocess.run([PYTHON, "-c", "import torch, xgboost, sklearn.ensemble"], capture_output=True, text=True)
@@ -91,7 +91,7 @@ def table(rounds):
 
 
 def versions():
-    """Of the packages, which are asked without being loaded."""
+    """Versions of the packages, which are asked without being loaded."""
     code = "import importlib.metadata as m, json; print(json.dumps({n: m.version(n) for n in ('torch', 'xgboost', 'scikit-learn')}))"
     return json.loads(subprocess.run([PYTHON, "-c", code], check=True, capture_output=True, text=True).stdout)
 

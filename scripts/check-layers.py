@@ -69,7 +69,7 @@ LIBRARIES = {
 # Folders of pure code.
 PURE = ("policy", "power")
 
-# What these may include: nothing with a clock, I/O, allocation or a random number in it.
+# Headers that these may include: nothing with a clock, I/O, allocation or a random number in it.
 POLICY_HEADERS = {
     "assert.h", "errno.h", "inttypes.h", "limits.h", "math.h", "stdbool.h", "stddef.h", "stdint.h",
     "string.h",

@@ -46,7 +46,7 @@ def changelog(field, folder=ROOT):
 
 
 def fetch_plot(path):
-    """What npm has of uPlot, if it is what the page's lock file says."""
+    """The copy of uPlot that npm has, if it is what the page's lock file says."""
     locked = json.loads((ROOT / "ui/package-lock.json").read_text())["packages"][f"node_modules/{PLOT}"]
     with tempfile.TemporaryDirectory() as folder:
         name = output("npm", "pack", "--silent", f"{PLOT}@{locked['version']}", cwd=folder).strip()

@@ -17,7 +17,7 @@ _PENDING_OR_DONE = (0, 1)
 
 
 class Source(enum.IntEnum):
-    """Who asked for the present target."""
+    """The one who asked for the present target."""
 
     LIMIT = 0  # nobody: it follows the own affinity and cgroup quota
     DAEMON = 1  # tided's policy, or a controller through tided
@@ -191,7 +191,7 @@ _change: Optional[Callable[[State], None]] = None
 
 @ChangeFn
 def _call_change(now, _):
-    """What C calls; it exists for good, so that a callback may replace itself while it runs."""
+    """The function that C calls; it exists for good, so that a callback may replace itself while it runs."""
     fn = _change
     if fn is not None:
         fn(now.contents.value())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ONNX Runtime's parallel loops get, on a pool that does as its pools do. */
+/* Threads that ONNX Runtime's parallel loops get, on a pool that does as its pools do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -113,7 +113,7 @@ class Epochs:
         return [tf.constant(array[indices]) for array in tf.nest.flatten(self._arrays)]
 
     def traced(self, function, tensors):
-        """What @function(self) returns where next(self) gives the batch behind @tensors."""
+        """Returns the result of @function(self) where next(self) gives the batch behind @tensors."""
         if self._arrays is None:
             batch = self._examples.load(tensors[0])
         else:

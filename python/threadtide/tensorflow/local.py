@@ -134,7 +134,7 @@ class LocalCluster:
 
     @property
     def env(self) -> Dict[str, str]:
-        """What tells a training of this cluster."""
+        """Environment variables that tell a training of this cluster."""
         return {"TIDE_CLUSTER": str(self.path)}
 
     def start(

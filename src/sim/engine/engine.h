@@ -89,7 +89,7 @@ void live_set_rate(struct engine *e, struct live *l); /* from its task */
 uint64_t live_done(const struct live *l);             /* its finished work, at settled_ns */
 int live_start(struct engine *e, struct live *l);     /* also resumes; with its present cores */
 void live_started(struct engine *e, struct live *l);  /* its work begins */
-/* What was due at finish_ns was the end of a phase: the next one begins. False: it was the end. */
+/* finish_ns was the end of a phase, and the next one begins. False: it was the job's end. */
 bool live_next_phase(struct engine *e, struct live *l);
 int live_resize(struct engine *e, struct live *l);
 /* Its extra threads changed, its cores did not. */

@@ -79,7 +79,7 @@ double cblas_ddot(void)
     return 0;
 }
 
-/* What the last call of this thread has been answered; -1: not always the same. */
+/* The answer to the last call of this thread; -1: not always the same. */
 int last_number(void)
 {
     return last;
