@@ -125,7 +125,7 @@ def bill(package):
 
 
 def build_rpm(folder, version):
-    """By dist/rpm/threadtide.spec; Debian's rpm does not know what is installed, hence --nodeps."""
+    """Makes packages by dist/rpm/threadtide.spec; Debian's rpm does not know what is installed, hence --nodeps."""
     work = folder.parent
     (work / f"threadtide_{version}.orig.tar.xz").rename(work / f"threadtide-{version}.tar.xz")
     epoch = output("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
