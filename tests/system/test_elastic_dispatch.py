@@ -49,10 +49,16 @@ def until(condition, what):
 
 CASES = {
     "a worker that never ends preparing begins without": """
-feed(never.wait)
+feed(lambda *_: never.wait())
 change()
 made = task(lambda: 7)
 assert until(lambda dead: made.finished, "done") == [] and made.result == 7
+""",
+    "a worker that prepares is known as such, from the first moment until it has": """
+feed(lambda *_: once.wait())
+assert queue.preparing() == {0}
+once.set()
+until(lambda dead: not queue.preparing(), "prepared")
 """,
     "what is made again counts once, also when the first answer comes after all": """
 first = feed()
@@ -82,7 +88,7 @@ change()
 assert until(lambda dead: dead, "given up") == [node]
 """,
     "a worker that is lost while it prepares gets no other thread": """
-worker = feed(never.wait)
+worker = feed(lambda *_: never.wait())
 change()
 node.state = "lost"
 queue.wake()

@@ -126,6 +126,11 @@ class Dispatcher:
         with self.changed:
             self._preparing.pop(worker, None)
 
+    def preparing(self):
+        """The numbers of workers that prepare their functions, so they do nothing yet."""
+        with self.changed:
+            return {worker.node.index for worker in self._preparing}
+
     def take(self, worker):
         """The next task for @worker; None when it is to end."""
         with self.changed:
@@ -184,6 +189,8 @@ class Worker(threading.Thread):
         super().__init__(name=f"tide-worker-{node.index}", daemon=True)
         self.node, self.failures, self.replaced, self.doubted = node, 0, False, doubted
         self._cluster, self._dispatcher, self._prepare = cluster, dispatcher, prepare
+        if prepare:
+            dispatcher.prepares(self)  # before it runs, so that no report counts it as useful already
         self.start()
 
     def replace(self, why, doubted):
@@ -195,10 +202,9 @@ class Worker(threading.Thread):
     def run(self):
         executor = private.new_executor()
         if self._prepare:
-            self._dispatcher.prepares(self)
             try:
                 self._prepare(self.node.device, executor)
-            except tf.errors.OpError:
+            except Exception:  # the user's function may raise anything
                 pass  # preparing only saves time: the first task will show what is wrong
             self._dispatcher.prepared(self)
         while True:

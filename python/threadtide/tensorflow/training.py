@@ -270,7 +270,11 @@ class ElasticCoordinator:
     def report(self, tell=False):
         """The training's report as a dict; docs/elastic-tensorflow.md explains each key.
         @tell: for the controller, which gets each pause once."""
-        told = self.progress.report(self.step, self.duplicates, self._cluster.report(), tell)
+        nodes, preparing = self._cluster.report(), self._dispatcher.preparing()
+        for node in nodes:  # what it will bring cannot be measured before
+            if node["role"] == "worker" and node["state"] == "in" and node["index"] in preparing:
+                node["state"] = "joining"
+        told = self.progress.report(self.step, self.duplicates, nodes, tell)
         latest, error = self._strategy.checkpoints.latest, self._strategy.checkpoints.error
         return {**told, "checkpoint_step": latest.meta["step"] if latest else None,
                 "checkpoint_error": str(error) if error else ""}
