@@ -7,6 +7,9 @@
  *
  * Trainings that name the same policy form a group. The group with the highest priority decides
  * first. Each group gets what the earlier ones leave, less the minima of later running trainings.
+ *
+ * Workers are dear: each new one prepares TensorFlow's functions before it is of use. So a training
+ * whose size has just changed keeps its workers for a while, also from those who wait to begin.
  */
 #include "kube/grow/grow.h"
 
@@ -20,8 +23,11 @@
 #define UNITS_MAX      (1 << 15)       /* in the cluster; a larger cluster gets larger units */
 #define CURVE_MAX      4096            /* units */
 #define CHANGE_COST_NS NS_PER_S        /* a pause, and idle cores while pods start */
-#define DWELL_NS       (30 * NS_PER_S) /* after a change, until others' gain may shrink it */
+#define DWELL_NS       (30 * NS_PER_S) /* of a policy, for pods instead of threads */
 #define RESIZE_STEP    50              /* mcpu */
+
+/* After a change a training keeps its workers for so long; and no other waits longer for them. */
+#define KEEP_NS (120 * NS_PER_S)
 
 struct group {
     struct policy_spec policy;
@@ -83,11 +89,13 @@ static int64_t fixed_workers(const struct job *job)
 static int64_t least_mcpu(const struct job *job)
 {
     int64_t fixed = fixed_workers(job), held = job->held_mcpu;
+    int64_t least = job_task(job, KUBE_WORKER)->min;
 
     if (fixed >= 0)
         return job->have[KUBE_WORKER] == fixed ? held
                                                : fixed * job_task(job, KUBE_WORKER)->request.mcpu;
-    return job_task(job, KUBE_WORKER)->min * pod_mcpu(job, job->etj->worker_mcpu_min);
+    least = job->keeps ? larger(job->have[KUBE_WORKER], least) : least;
+    return least * pod_mcpu(job, job->etj->worker_mcpu_min);
 }
 
 /* The most workers that its limits allow, the cluster has room for, and that make it faster. */
@@ -148,6 +156,22 @@ static void join(struct counts *s, struct job *job)
 }
 
 /*
+ * Counts the cores of pods that leave: they are as good as free. Otherwise a second training would
+ * give workers to whom the first has already given some. A pod that never goes counts for a while.
+ */
+static void find_leaving(struct core *c, const struct job *job)
+{
+    for (uint32_t i = 0; i < job->replica_count; i++) {
+        const struct replica *replica = &job->replicas[i];
+
+        if ((replica->state == POD_LEAVING || replica->state == POD_GOING) &&
+            replica->node != NOWHERE && replica->pod->phase <= KUBE_POD_RUNNING &&
+            c->now_ns - replica->since_ns < c->settings->drain_ns)
+            c->nodes[replica->node].leaving_mcpu += replica->pod->request.mcpu;
+    }
+}
+
+/*
  * The nodes' free cores, as far as whole workers (@unit) fill them. On nodes with resizable
  * workers, free cores plus those of the workers must not depend on how they are shared now: else
  * they would be shared anew for ever. The sum has all such cores, or whole units (@whole) when a
@@ -159,7 +183,7 @@ static int64_t free_mcpu(const struct core *c, int64_t unit, bool whole)
 
     for (uint32_t i = 0; i < c->node_count; i++) {
         const struct node_capacity *node = &c->nodes[i];
-        int64_t left = node->free.mcpu - node->unpowered_mcpu;
+        int64_t left = node->free.mcpu + node->leaving_mcpu - node->unpowered_mcpu;
         int64_t all = larger(left, 0) + node->elastic_mcpu;
 
         if (node->elastic_mcpu)
@@ -238,6 +262,51 @@ static int64_t units(const struct group *g, int64_t mcpu, bool up)
 static int64_t whole_units(const struct group *g, int64_t mcpu)
 {
     return (units(g, mcpu, true) + POLICY_CORE_MCPU - 1) / POLICY_CORE_MCPU * POLICY_CORE_MCPU;
+}
+
+/* ---- who keeps its workers ------------------------------------------------------------------- */
+
+/* Whether somebody wants workers at once: a person, or a training that could begin long since. */
+static bool wants_now(struct core *c, struct job *job)
+{
+    int64_t until = c->now_ns + KEEP_NS - (c->world->wall_ns - job->etj->meta.created_ns), lack;
+
+    if (job->runs) {
+        lack = job->etj->replicas ? fixed_workers(job) - job->have[KUBE_WORKER] : 0;
+        return lack > 0 && room_count(c, job, KUBE_WORKER, lack) == lack;
+    }
+    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+        if (!refused_allow(c, job, role) ||
+            room_count(c, job, role, job_task(job, role)->min) < job_task(job, role)->min)
+            return false;
+    if (c->now_ns < until)
+        core_wake(c, until);
+    return c->now_ns >= until;
+}
+
+/* Whether the training keeps its workers: it has changed lately. Before it begins it has no loss.
+ */
+static bool keeps(struct core *c, const struct job *job)
+{
+    int64_t changed_ns = job->record->growth.changed_ns, until = changed_ns + KEEP_NS;
+
+    if (!job->runs || job->begins || changed_ns == 0 || c->now_ns >= until)
+        return false;
+    core_wake(c, until);
+    return true;
+}
+
+static void find_keepers(struct counts *s)
+{
+    struct core *c = s->c;
+
+    for (uint32_t g = 0; g < s->group_count; g++)
+        for (uint32_t i = 0; i < s->groups[g].count; i++)
+            if (wants_now(c, s->groups[g].jobs[i]))
+                return;
+    for (uint32_t g = 0; g < s->group_count; g++)
+        for (uint32_t i = 0; i < s->groups[g].count; i++)
+            s->groups[g].jobs[i]->keeps = keeps(c, s->groups[g].jobs[i]);
 }
 
 /* ---- the snapshot ---------------------------------------------------------------------------- */
@@ -437,19 +506,8 @@ static void explain(struct core *c, const struct group *g, struct job *job,
     policy_reason_text(&job->why, other, job->why_text, sizeof(job->why_text));
 }
 
-/* Whether its size changed so recently that others' gain is no reason to take workers away. */
-static bool is_fresh(struct core *c, const struct job *job)
-{
-    int64_t changed_ns = job->record->growth.changed_ns, until = changed_ns + DWELL_NS;
-
-    if (!job->runs || job->begins || changed_ns == 0 || c->now_ns >= until)
-        return false;
-    core_wake(c, until);
-    return true;
-}
-
 /* Turns cores into workers. Returns the remainder, too little for one more worker. */
-static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool stay)
+static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu)
 {
     const struct kube_task *task = job_task(job, KUBE_WORKER);
     int64_t fixed = fixed_workers(job), most = most_workers(c, job), n, each;
@@ -461,7 +519,7 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu, bool s
     n = larger(learn_useful(job, (int32_t)smaller(n, most)), task->min);
     if (fixed >= 0)
         n = fixed;
-    else if (stay && n < job->have[KUBE_WORKER] && is_fresh(c, job))
+    else if (job->keeps && n < job->have[KUBE_WORKER])
         n = smaller(job->have[KUBE_WORKER], most);
     job->want[KUBE_WORKER] = (int32_t)n;
     if (job->etj->worker_mcpu_min < job->etj->worker_mcpu_max) {
@@ -514,12 +572,9 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
 {
     struct core *c = s->c;
     int64_t *remainder = core_alloc(c, g->count, sizeof(*remainder));
-    bool stay = true; /* unless a training is about to start */
 
     if (!remainder)
         return;
-    for (uint32_t i = 0; i < g->count; i++)
-        stay &= plan->decisions[i].verb != POLICY_VERB_START;
     for (uint32_t i = 0; i < g->count; i++) {
         struct job *job = g->jobs[i];
         const struct policy_decision *decision = &plan->decisions[i];
@@ -535,7 +590,7 @@ static void apply(struct counts *s, struct group *g, const struct policy_plan *p
         job->starts = !job->runs;
         if (!job->runs)
             mcpu -= not_for_workers(job);
-        remainder[i] = set_workers(c, job, mcpu, stay);
+        remainder[i] = set_workers(c, job, mcpu);
     }
     use_remainders(g, remainder);
 }
@@ -636,10 +691,16 @@ void counts_decide(struct core *c)
         s.pool_mcpu += job->held_mcpu;
         find_elastic(c, job);
         waits |= !job->runs;
-        if (job->runs) {
+        if (job->runs)
             s.pool_mcpu -= fixed_mcpu(job);
+    }
+    find_keepers(&s);
+    for (uint32_t j = 0; j < c->job_count; j++) {
+        struct job *job = &c->jobs[j];
+
+        find_leaving(c, job);
+        if (job->aim == AIM_RUN && !job->failed && job->runs)
             s.later_mcpu += least_mcpu(job);
-        }
     }
     if (waits)
         find_starts(c, unit);

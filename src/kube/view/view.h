@@ -58,6 +58,7 @@ struct job {
     bool starts;  /* this plan starts it */
     bool reports; /* its present chief has reported */
     bool begins;  /* it runs, but no chief uses its nodes yet: they come and go freely */
+    bool keeps;   /* its size has just changed, so it gives no workers to others */
     bool rolled_back[KUBE_ROLE_MAX];
     bool wants_servers;          /* tries servers before its workers are judged */
     bool failed;                 /* its restarts exceed the limit */
@@ -97,6 +98,7 @@ struct node_capacity {
     bool usable;                /* ready, and takes pods */
     bool plain;                 /* has no taints that keep pods off */
     int64_t elastic_mcpu;       /* of its workers that can be resized */
+    int64_t leaving_mcpu;       /* of pods that will be gone in a moment */
 };
 
 struct core {
