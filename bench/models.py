@@ -46,6 +46,8 @@ def parse_args():
     p.add_argument("--tfdata", action="store_true", help="feed through a parallel tf.data pipeline")
     p.add_argument("--jit", action="store_true", help="compile the step with XLA")
     p.add_argument("--times", metavar="FILE", help="write CLOCK_MONOTONIC at the end of every step")
+    p.add_argument("--pause-after", type=int, default=0, metavar="N", help="rest after every N steps, as if data were awaited …")
+    p.add_argument("--pause", type=float, default=3, metavar="S", help="… for so many seconds (default 3)")
     p.add_argument("--export", metavar="DIR", help="where savedmodel goes")
     args = p.parse_args()
     if (args.model == "savedmodel") != bool(args.export):
@@ -145,6 +147,8 @@ def step_clock(keras, args):
                     else now - self.begin >= args.seconds and len(self.losses) > args.warmup):
                 self.end, self.cpu_end = now, time.process_time()
                 raise EndOfRun  # model.stop_training would first finish the epoch
+            if args.pause_after and len(self.losses) % args.pause_after == 0:
+                time.sleep(args.pause)
 
     return StepClock()
 

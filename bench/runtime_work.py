@@ -253,6 +253,8 @@ def main():
     length.add_argument("--seconds", type=float, default=20)
     length.add_argument("--steps", type=int)
     p.add_argument("--times", metavar="FILE")
+    p.add_argument("--pause-after", type=int, default=0, metavar="N", help="rest after every N steps …")
+    p.add_argument("--pause", type=float, default=3, metavar="S", help="… for so many seconds")
     args = p.parse_args()
     try:
         step, version = WORK[args.work]()
@@ -266,6 +268,8 @@ def main():
         if times:
             times.write(f"{time.monotonic():.6f}\n")
             times.flush()
+        if args.pause_after and done % args.pause_after == 0:
+            time.sleep(args.pause)
     took = time.monotonic() - begin
     print(json.dumps({"work": args.work, "runtime": version, "steps": done, "seconds": round(took, 3),
                       "steps_per_s": round(done / took, 3)}))

@@ -29,6 +29,8 @@
 #define HEARTBEAT "250"
 #define HISTORY   "64"
 
+#define IDLE_CORES "leave" /* until it is measured on real programs */
+
 /* Limits of one user: four users together fill a daemon's own limits (src/proto/proto.h). */
 #define USER_JOBS        "128"
 #define USER_PROCESSES   "1024"
@@ -55,6 +57,14 @@ static int set_placement(struct config *c, const char *value, struct error *err)
 {
     if (placement_parse(value, &c->placement) < 0)
         return refuse(value, "shared, exclusive or quota", err);
+    return 0;
+}
+
+static int set_idle_cores(struct config *c, const char *value, struct error *err)
+{
+    if (strcmp(value, "lend") != 0 && strcmp(value, "leave") != 0)
+        return refuse(value, "lend or leave", err);
+    c->lend_idle = strcmp(value, "lend") == 0;
     return 0;
 }
 
@@ -332,6 +342,7 @@ static const struct {
     {"policy", NULL, set_policy},
     {"placement", "shared", set_placement},
     {"cpus", NULL, set_cpus},
+    {"idle-cores", IDLE_CORES, set_idle_cores},
     {"heartbeat", HEARTBEAT, set_heartbeat},
     {"engines", NULL, set_engines},
     {"admin-group", "tide-admin", set_admin_group},
@@ -542,9 +553,11 @@ void config_print(const struct config *c, FILE *out)
     if (c->policy.policy)
         policy_spec_text(&c->policy, policy, sizeof(policy));
     cpuset_format(&c->cpus, cpus, sizeof(cpus));
-    fprintf(out, "[" SECTION "]\npolicy=%s\nplacement=%s\ncpus=%s\nheartbeat=%u\nengines=%s",
-            policy, placement_name(c->placement), cpus, c->heartbeat_ms,
-            c->engines_said && c->n_engines == 0 ? "none" : "");
+    fprintf(out,
+            "[" SECTION
+            "]\npolicy=%s\nplacement=%s\ncpus=%s\nidle-cores=%s\nheartbeat=%u\nengines=%s",
+            policy, placement_name(c->placement), cpus, c->lend_idle ? "lend" : "leave",
+            c->heartbeat_ms, c->engines_said && c->n_engines == 0 ? "none" : "");
     for (unsigned i = 0; i < c->n_engines; i++)
         fprintf(out, "%s%s", i ? " " : "", c->engines[i]);
     fprintf(out, "\nadmin-group=%s\n", *c->admin_group ? c->admin_group : "none");

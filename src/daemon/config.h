@@ -43,6 +43,7 @@ struct config {
     uint32_t heartbeat_ms;
     uint32_t history_mib; /* 0: no history */
     enum placement placement;
+    bool lend_idle; /* idle cores, as extra threads */
     bool engines_said;
     unsigned n_engines; /* sockets of container engines */
     char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];
@@ -70,7 +71,7 @@ struct config_source {
     const char *file; /* NULL: none */
     bool optional;    /* the file may be missing */
     unsigned n_orders;
-    struct config_order orders[8]; /* of the command line; a key's last one counts */
+    struct config_order orders[16]; /* of the command line; a key's last one counts */
 };
 
 void config_init(struct config *c);

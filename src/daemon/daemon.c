@@ -19,6 +19,7 @@
 #include "daemon/peers/agent.h"
 #include "daemon/peers/control.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/idle.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
@@ -153,6 +154,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     changed |= now >= decision_next(d->decision);
     agent_socket_tick(d->agent_socket);
     balance_look(d->balance, now);
+    idle_tick(d->idle);
     containers_tick(d->containers);
     chronicle_look(d);
     store_tick(d);
@@ -432,6 +434,8 @@ static int add_sources(struct top *t)
     if (r >= 0)
         r = plan_new(d, &d->plan);
     if (r >= 0)
+        r = idle_new(d, &d->idle);
+    if (r >= 0)
         r = job_groups_new(d, &d->job_groups);
     return r < 0 ? r : waits_new(d, &d->waits);
 }
@@ -581,6 +585,7 @@ static void end(struct top *t)
     d->chronicle = chronicle_free(d->chronicle);
     d->store = store_free(d->store);
     d->waits = waits_free(d->waits);
+    d->idle = idle_free(d->idle);
     d->plan = plan_free(d->plan);
     d->wake = wake_free(d->wake);
     sd_event_source_disable_unref(t->tick);

@@ -32,6 +32,7 @@ struct chronicle;
 struct agent_socket;
 struct guardian;
 struct balance;
+struct idle;
 struct job_groups;
 struct machine_share;
 struct meter;
@@ -75,6 +76,7 @@ struct daemon {
     char weights_note[ERROR_TEXT_MAX]; /* why weights cannot be written */
     struct decision *decision;         /* the policy and its state */
     struct plan *plan;
+    struct idle *idle;
     struct guardian *guardian;
     struct job_groups *job_groups;
     struct balance *balance;

@@ -33,6 +33,7 @@ static const char usage[] =
     "                      was set last, else %s\n"
     "  --placement HOW     of jobs that do not say: shared (default), exclusive, quota\n"
     "  --cpus LIST         divide these CPUs (\"0-3,8\") instead of all it may use\n"
+    "  --idle-cores HOW    lend: as extra threads, to jobs that use their share; leave (default)\n"
     "  --engine SOCKET     a container engine to watch, Docker's or podman's; more than one is\n"
     "                      possible, \"none\" is none. Default in " RUNDIR_SYSTEM ":\n"
     "                      " ENGINES_STD "\n"
@@ -69,6 +70,7 @@ static const struct option options[] = {
     {"policy", required_argument, NULL, OPTION_KEY},
     {"placement", required_argument, NULL, OPTION_KEY},
     {"cpus", required_argument, NULL, OPTION_KEY},
+    {"idle-cores", required_argument, NULL, OPTION_KEY},
     {"heartbeat", required_argument, NULL, OPTION_KEY},
     {"admin-group", required_argument, NULL, OPTION_KEY},
     {"history", required_argument, NULL, OPTION_KEY},

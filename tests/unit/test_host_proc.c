@@ -155,6 +155,27 @@ static void the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks(void *
     assert_int_equal(proc_parse_busy("", &busy), -EINVAL);
 }
 
+static void idle_time_is_that_of_the_cpus_asked_for(void **state)
+{
+    const char *text = "cpu  1 2 3 400 500 6 7 8 0 0\n"
+                       "cpu0 1 0 0 100 10 0 0 0 0 0\n"
+                       "cpu2 1 0 0 200 20 0 0 0 0 0\n"
+                       "cpu10 1 0 0 300 30 0 0 0 0 0\n"
+                       "intr 17 1 2\n";
+    uint64_t tick_ns = 1000000000 / (uint64_t)sysconf(_SC_CLK_TCK), idle = 0;
+    struct cpuset cpus = {0};
+
+    cpuset_add(&cpus, 1);
+    assert_int_equal(proc_parse_idle(text, &cpus, &idle), -EINVAL); /* none of them is there */
+    cpuset_add(&cpus, 0);
+    cpuset_add(&cpus, 10);
+    assert_int_equal(proc_parse_idle(text, &cpus, &idle), 0);
+    assert_int_equal(idle, (100 + 10 + 300 + 30) * tick_ns);
+    assert_int_equal(proc_parse_idle("cpu  1 2\ncpu0 1 2 3\n", &cpus, &idle), -EINVAL);
+    assert_int_equal(proc_parse_idle("intr 1\n", &cpus, &idle), -EINVAL);
+    assert_int_equal(proc_parse_idle("", &cpus, &idle), -EINVAL);
+}
+
 static void cgroup_membership_is_found_by_controller(void **state)
 {
     const char *text = "12:cpuset:/sets\n4:cpu,cpuacct:/docker/4f\n1:name=systemd:/a:b\n0::/user\n";
@@ -449,6 +470,19 @@ static void threads_that_end_meanwhile_are_left_out(void **state)
     assert_int_equal(proc_read_threads(tree->fd, 99, &threads), -ESRCH);
 }
 
+static void the_load_of_a_process_is_its_threads(void **state)
+{
+    struct tree *tree = *state;
+    struct proc_load load = {0};
+
+    assert_int_equal(proc_read_load(tree->fd, 17, 8, &load), 0);
+    assert_int_equal(load.threads, 1); /* the other one has no schedstat */
+    assert_int_equal(load.cpu_ns, 1000);
+    assert_int_equal(load.wait_ns, 2000);
+    assert_int_equal(proc_read_load(tree->fd, 17, 0, &load), -E2BIG);
+    assert_int_equal(proc_read_load(tree->fd, 99, 8, &load), -ESRCH);
+}
+
 static void processes_are_listed_in_order(void **state)
 {
     struct tree *tree = *state;
@@ -695,6 +729,7 @@ int main(void)
         cmocka_unit_test(schedstat_is_run_and_wait_time),
         cmocka_unit_test(memory_of_its_own_is_what_no_file_backs),
         cmocka_unit_test(the_machine_is_busy_when_it_neither_idles_nor_waits_for_disks),
+        cmocka_unit_test(idle_time_is_that_of_the_cpus_asked_for),
         cmocka_unit_test(cgroup_membership_is_found_by_controller),
         cmocka_unit_test(libraries_are_known_by_their_names),
         cmocka_unit_test(tensorflows_own_litert_is_not_told),
@@ -708,6 +743,7 @@ int main(void)
         cmocka_unit_test(no_program_makes_the_search_long),
         cmocka_unit_test(an_executable_tells_what_it_contains),
         cmocka_unit_test(threads_that_end_meanwhile_are_left_out),
+        cmocka_unit_test(the_load_of_a_process_is_its_threads),
         cmocka_unit_test(processes_are_listed_in_order),
         cmocka_unit_test(a_command_line_without_a_final_nul_gets_one),
     };

@@ -8,6 +8,7 @@
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/idle.h"
 #include "daemon/record/history.h"
 #include "host/proc/file.h"
 
@@ -73,7 +74,10 @@ static void put_threads(FILE *f, const struct job *j)
     const struct {
         const char *kind;
         uint32_t value;
-    } rows[] = {{"target", job_target(j)}, {"active", job_active(j)}, {"max", job_max(j)}};
+    } rows[] = {{"target", job_target(j)},
+                {"active", job_active(j)},
+                {"max", job_max(j)},
+                {"extra", idle_extra(j)}};
 
     for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
         put_job(f, "tide_job_threads", j);

@@ -9,6 +9,7 @@
 #include "daemon/job/apportion.h"
 #include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/idle.h"
 #include "daemon/record/shown.h"
 #include "daemon/record/store.h"
 
@@ -167,6 +168,14 @@ static json_t *view_note(const struct job *j)
     return shown_text(note);
 }
 
+static json_t *view_reason(const struct job *j)
+{
+    char text[IDLE_REASON_MAX];
+
+    idle_reason(j, text);
+    return shown_text(text);
+}
+
 /* Origin of the job's pin: null without one. */
 static json_t *view_pinned_by(const struct job *j)
 {
@@ -188,13 +197,13 @@ json_t *view_job(const struct job *j, const struct caller *who)
     json_t *turn = view_turn(j, now);
     json_t *energy = view_job_energy(j, who);
     json_t *rest = json_pack(
-        "{s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
+        "{s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
         (int)job_malleable(j), "sized", number_or_null(j->asked.sized), "adopted", (int)j->adopted,
         "kept", (int)j->asked.kept, "pinned", number_or_null(j->asked.pinned.intra), "pinned_by",
         view_pinned_by(j), "lent", number(j->asked.lent), "borrowed", number(j->wanted.borrowed),
-        "place", number_or_null(j->wanted.place), "backends", view_backends(j), "split",
-        view_split(j), "progress", view_progress(j), "reason", shown_text(j->wanted.reason), "note",
-        view_note(j), "signal", number_or_null(signal_of(j)), "elapsed_s",
+        "extra", number(idle_extra(j)), "place", number_or_null(j->wanted.place), "backends",
+        view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
+        view_reason(j), "note", view_note(j), "signal", number_or_null(signal_of(j)), "elapsed_s",
         (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||

@@ -748,6 +748,14 @@ void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason)
     snprintf(c->reason, sizeof(c->reason), "%s", reason);
 }
 
+void job_record_extras(struct job *j, uint32_t from, uint32_t to, const char *reason)
+{
+    if (j->n_changes && job_last_change(j)->lends)
+        j->n_changes--;
+    job_record(j, from, to, reason);
+    j->changes[(j->n_changes - 1) % JOB_CHANGES_MAX].lends = true;
+}
+
 const struct change *job_last_change(const struct job *j)
 {
     return j->n_changes ? &j->changes[(j->n_changes - 1) % JOB_CHANGES_MAX] : NULL;

@@ -12,6 +12,7 @@
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
+#include "policy/core/extras.h"
 #include "power/measure/range.h"
 #include "proto/attribute.h"
 #include "proto/proto.h"
@@ -51,6 +52,7 @@ struct change {
     uint32_t from, to;
     char cores[JOB_CORES_MAX];
     char reason[JOB_REASON_MAX];
+    bool lends; /* extra threads on idle cores, or their end */
 };
 
 struct backend {
@@ -189,6 +191,13 @@ struct job_wanted {
     struct cpuset cores_before;
 };
 
+/* Extra threads on idle cores. Written by plan/idle.c. */
+struct job_extras {
+    struct extras_loan loan;
+    /* at the last look, of which `looked_ns` is the time */
+    uint64_t looked_ns, cpu_ns, wait_ns, units, units_ns, rate;
+};
+
 /*
  * Limits in place, and acknowledgements. Written by the modules that set them: implementations of
  * `confine` (confine/, containers/), link/target.c (commanded), and plan/ for refusals and delays.
@@ -231,6 +240,7 @@ struct job {
     struct job_asked asked;
     struct job_observed observed;
     struct job_wanted wanted;
+    struct job_extras extras;
     struct job_placed placed;
 
     struct change changes[JOB_CHANGES_MAX];
@@ -386,4 +396,6 @@ uint32_t job_allowed_mcpu(const struct job *j);
 
 /* Adds a row to its changes. */
 void job_record(struct job *j, uint32_t from, uint32_t to, const char *reason);
+/* The same for extra threads; takes the place of such a row before it: they come and go. */
+void job_record_extras(struct job *j, uint32_t from, uint32_t to, const char *reason);
 const struct change *job_last_change(const struct job *j); /* or NULL */

@@ -160,6 +160,7 @@ void speed_heartbeat(struct job *j, uint64_t now)
 {
     bool taken = sample(j, now);
 
+    j->observed.speed.beat_ns = now;
     if (!taken && j->observed.speed.explore == 0)
         return;
     explore(j, now);
@@ -174,6 +175,19 @@ void speed_resized(struct job *j, uint64_t latency_ns)
     uint64_t *resize = &j->observed.speed.resize_ns;
 
     *resize = *resize ? (3 * *resize + latency_ns) / 4 : latency_ns;
+}
+
+/* Operations come more often than steps: a second holds enough of them to be compared. */
+uint64_t speed_count(const struct job *j, uint64_t *ret_ns)
+{
+    uint64_t own = 0, tasks = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next) {
+        own += p->progress_done;
+        tasks += p->tasks;
+    }
+    *ret_ns = j->observed.speed.beat_ns;
+    return tasks ? tasks : own;
 }
 
 uint64_t speed_resize_ns(const struct job *j)

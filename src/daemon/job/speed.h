@@ -37,6 +37,7 @@ struct speed {
     uint64_t rate;      /* of the last sample; 0: none in these units yet */
     uint32_t rate_of;   /* threads at that rate */
     uint32_t explore;   /* threads of an experiment, instead of the share; 0: none */
+    uint64_t beat_ns;   /* last heartbeat */
     uint64_t resize_ns; /* duration of a resize, smoothed; 0: not measured */
 };
 
@@ -45,6 +46,9 @@ void speed_heartbeat(struct job *j, uint64_t now);
 
 /* All its agents acknowledged a change of threads after @latency_ns. */
 void speed_resized(struct job *j, uint64_t latency_ns);
+
+/* Progress so far, in operations where they are counted, and the time of the last report. */
+uint64_t speed_count(const struct job *j, uint64_t *ret_ns);
 
 uint64_t speed_resize_ns(const struct job *j); /* measured, or a guess */
 

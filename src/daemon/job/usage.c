@@ -105,10 +105,14 @@ bool usage_look(struct daemon *d, uint64_t now)
     census_by_job(&c);
     for (struct job *j = d->jobs->first; j; j = j->next) {
         struct sum sum = {0};
+        struct usage *u = &j->observed.usage;
         uint64_t bytes;
 
+        u->n_pids = 0;
         for (; i < c.n && c.entry[i].job == j; i++) {
             sum.cpu_ns += c.entry[i].cpu_ns;
+            if (u->n_pids++ < USAGE_PIDS_MAX)
+                u->pids[u->n_pids - 1] = c.entry[i].pid;
             if (proc_read_own_memory(d->root, c.entry[i].pid, &bytes) == 0)
                 sum.memory_bytes += bytes;
         }

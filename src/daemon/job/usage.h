@@ -11,8 +11,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define USAGE_GRAIN_BYTES (UINT64_C(16) << 20) /* a smaller change of memory causes no decision */
+
+#define USAGE_PIDS_MAX 32 /* of a job, whose threads are looked at more often */
 
 struct job;
 struct daemon;
@@ -26,7 +29,9 @@ struct usage {
     double busy;           /* cores, smoothed */
     uint32_t cores;        /* busy, as a steady whole number */
     uint64_t memory_bytes; /* not backed by a file: programs and libraries are shared by jobs */
-    uint64_t told_bytes;   /* memory_bytes at the last decision */
+    pid_t pids[USAGE_PIDS_MAX]; /* its processes at the last look, … */
+    unsigned n_pids;            /* … of which there are so many */
+    uint64_t told_bytes;        /* memory_bytes at the last decision */
 };
 
 /* Looks at all processes. Returns true if a value that decisions rest on changed. */

@@ -8,6 +8,7 @@
 #include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
+#include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/users.h"
 #include "policy/core/cores.h"
@@ -23,6 +24,7 @@
 struct decision {
     struct policy_spec spec;
     unsigned capacity;
+    bool keeps_idle; /* the policy keeps cores unused on purpose */
     uint64_t next_ns;
     /* storage for a decision over at most `room` jobs */
     size_t room;
@@ -355,50 +357,6 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
 
 /* ---- loans ---- */
 
-/* A user's first borrower (@newest: last) in the order of requests that fits, or NULL. */
-static struct job *borrower(const struct daemon *d, uid_t uid, bool newest)
-{
-    struct job *found = NULL;
-
-    for (struct job *j = d->jobs->first; j; j = j->next) {
-        bool fits = newest ? j->wanted.borrowed > 0
-                           : j->asked.wants > j->wanted.borrowed && j->asked.lent == 0;
-
-        if (j->uid == uid && fits &&
-            (!found || (j->asked.borrow_order > found->asked.borrow_order) == newest))
-            found = j;
-    }
-    return found;
-}
-
-/* Free lent cores go to the earliest requests; missing ones are taken from the latest. */
-static void settle_loans_of(const struct daemon *d, uid_t uid)
-{
-    unsigned lent = 0, borrowed = 0;
-    struct job *j;
-
-    for (j = d->jobs->first; j; j = j->next) {
-        lent += j->uid == uid ? j->asked.lent : 0;
-        borrowed += j->uid == uid ? j->wanted.borrowed : 0;
-    }
-    while (borrowed > lent && (j = borrower(d, uid, true))) {
-        j->wanted.borrowed--;
-        borrowed--;
-    }
-    while (borrowed < lent && (j = borrower(d, uid, false))) {
-        j->wanted.borrowed++;
-        borrowed++;
-    }
-}
-
-/* Loans stay within a user: lent cores that no job there borrows are divided as idle cores. */
-static void settle_loans(const struct daemon *d)
-{
-    for (const struct job *j = d->jobs->first; j; j = j->next)
-        if (j->asked.lent || j->wanted.borrowed || j->asked.wants)
-            settle_loans_of(d, j->uid);
-}
-
 /* Cuts a loan that would break a minimum or maximum. Returns true if it cut one. */
 static bool loans_cut(struct job *j, const struct policy_reason *reason, uint64_t now)
 {
@@ -490,6 +448,26 @@ static void want_limits(struct job *j)
         j->wanted.quota_mcpu = j->wanted.share * 1000;
 }
 
+static bool may_have_extras(const struct job *j)
+{
+    return job_malleable(j) && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
+           j->wanted.borrowed == 0 && j->asked.attributes.placement == PLACEMENT_SHARED &&
+           j->admission.wanted && j->admission.phase == JOB_RUNNING && !j->observed.frozen &&
+           !j->adopted && speed_threads(j) == j->wanted.share;
+}
+
+uint32_t decision_most_threads(const struct job *j)
+{
+    uint32_t most = most_cores(j, cpuset_count(&j->daemon->cpus), clock_now_ns());
+    uint32_t has = j->wanted.share + extras_of(&j->extras.loan, j->wanted.share);
+
+    if (!may_have_extras(j) || j->placed.late)
+        return j->wanted.share;
+    if (!job_settled(j) || job_waits(j)) /* first what was asked of it last */
+        most = has < most ? has : most;
+    return most;
+}
+
 static void want_threads(struct job *j)
 {
     if (j->asked.pinned.intra)
@@ -500,6 +478,8 @@ static void want_threads(struct job *j)
         snprintf(j->wanted.reason, sizeof(j->wanted.reason),
                  "%u of its %u threads for some seconds, to learn its speed-up",
                  j->wanted.threads.intra, j->wanted.share);
+    if (j->wanted.threads.intra == j->wanted.share && may_have_extras(j))
+        j->wanted.threads.intra += extras_of(&j->extras.loan, j->wanted.share);
     if ((!job_malleable(j) && !j->asked.pinned.intra) || !j->admission.wanted)
         j->wanted.threads = (struct threads){0};
     apportion_divide(j);
@@ -651,6 +631,7 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     for (uint32_t i = 0; i < s->job_count; i++)
         cut |= take_up(d->job[i], &plan, i, now);
     d->next_ns = plan.next_wakeup_ns;
+    d->keeps_idle = plan.reserve_mcpu > 0;
     d->state_size = plan.state_size;
     if (plan.state_size) {
         void *swap = d->state;
@@ -681,6 +662,22 @@ static void record_changes(struct job *j, const struct threads *before,
         from = job_max(j);
     job_record(j, from, j->wanted.threads.intra, j->wanted.reason);
     j->placed.commanded = true;
+}
+
+void decision_lend(struct job *j, const char *reason)
+{
+    uint32_t from = j->wanted.threads.intra;
+
+    j->wanted.threads_before = j->wanted.threads;
+    j->wanted.cores_before = j->wanted.cores;
+    want_threads(j);
+    if (j->wanted.threads.intra != from)
+        job_record_extras(j, from, j->wanted.threads.intra, reason);
+}
+
+bool decision_keeps_idle(const struct daemon *daemon)
+{
+    return daemon->decision->keeps_idle || daemon->decision->root.cap_uw > 0;
 }
 
 int decision_worth(const struct daemon *daemon, uint32_t cores, uint64_t *ret)
@@ -775,7 +772,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
         }
     /* Cut loans free or take cores: decides a second time with the new loans, and no third time. */
     for (unsigned i = 0; i < 2; i++) {
-        settle_loans(daemon);
+        loans_settle(daemon);
         r = decide_once(daemon, now, at_once || i > 0, err);
         if (r <= 0)
             break;

@@ -59,5 +59,17 @@ int decision_make(struct daemon *d, uint64_t now, bool at_once, struct error *er
 /* Whether the job takes part in the division of cores. */
 bool decision_counts(const struct job *j, uint64_t now);
 
+/*
+ * Threads that the job may have in all, its share included, where idle cores are lent; the share
+ * where it may have no more: pinned, rigid, fenced, limited, lending, or in an experiment.
+ */
+uint32_t decision_most_threads(const struct job *j);
+
+/* Computes the threads of a job anew whose extra threads have changed, with the reason for it. */
+void decision_lend(struct job *j, const char *reason);
+
+/* Whether a power cap, or the policy, wants cores unused; then idle ones are not for others. */
+bool decision_keeps_idle(const struct daemon *d);
+
 unsigned decision_capacity(const struct decision *d); /* its cores at the last decision */
 uint64_t decision_next(const struct decision *d);     /* when to decide again; or POLICY_NEVER */

@@ -307,6 +307,14 @@ void plan_finish(struct daemon *d)
     machine_share_publish(d->machine_share, jobs, used, &held);
 }
 
+static void carry_on(struct daemon *d)
+{
+    plan_advance(d);
+    for (struct job *j = d->jobs->first; j; j = j->next)
+        job_announce_settled(j);
+    daemon_store_later(d);
+}
+
 static void make(struct daemon *d, bool at_once)
 {
     struct error err = {0};
@@ -316,10 +324,13 @@ static void make(struct daemon *d, bool at_once)
     d->generation++;
     if (decision_make(d, clock_now_ns(), at_once, &err) < 0)
         daemon_log("no decision: %s; threads and cores stay as they are", err.text);
-    plan_advance(d);
-    for (struct job *j = d->jobs->first; j; j = j->next)
-        job_announce_settled(j);
-    daemon_store_later(d);
+    carry_on(d);
+}
+
+void plan_retarget(struct daemon *d)
+{
+    d->generation++;
+    carry_on(d);
 }
 
 void plan_make(struct daemon *d)

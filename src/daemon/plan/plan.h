@@ -23,6 +23,9 @@ void plan_make(struct daemon *d);
 /* As plan_run, for an order that waits: ignores what resizes cost. */
 void plan_make_now(struct daemon *d);
 
+/* Carries out threads that were changed without a decision: extras on idle cores. */
+void plan_retarget(struct daemon *d);
+
 /* Does what is possible now and arms the timer for the rest. */
 void plan_advance(struct daemon *d);
 

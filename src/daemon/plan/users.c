@@ -20,6 +20,11 @@ static struct policy_user describe(const struct daemon *d, uid_t uid)
     };
 }
 
+uint32_t users_most(const struct daemon *d, uid_t uid)
+{
+    return d->config.user_cores && !limits_exempt(d, uid) ? d->config.user_cores : UINT32_MAX;
+}
+
 uint32_t users_fill(const struct daemon *d, struct job *const *job, uint32_t count,
                     struct policy_job *jobs, struct policy_user *users)
 {

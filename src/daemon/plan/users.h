@@ -24,6 +24,9 @@ uint32_t users_fill(const struct daemon *d, struct job *const *job, uint32_t cou
 /* Takes up the plan's decision on the job's user. */
 void users_take_up(struct job *j, const struct policy_decision *decision);
 
+/* The most cores that all jobs of a user may have; UINT32_MAX: no limit. */
+uint32_t users_most(const struct daemon *d, uid_t uid);
+
 /* Adds up the cores of each user's jobs; called after all jobs were taken up. */
 void users_add_up(struct daemon *d);
 

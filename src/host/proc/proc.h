@@ -133,6 +133,17 @@ struct proc_switches {
 int proc_parse_switches(const char *text, struct proc_switches *ret);
 int proc_read_switches(int root, pid_t pid, pid_t tid, struct proc_switches *ret);
 
+struct proc_load {
+    uint64_t cpu_ns, wait_ns; /* sums over its present threads: on a CPU, runnable without one */
+    unsigned threads;
+};
+
+/*
+ * Sums up the schedstat of the threads of @pid. -E2BIG above @max threads, -ESRCH: it is gone, or
+ * the kernel keeps no schedstat.
+ */
+int proc_read_load(int root, pid_t pid, unsigned max, struct proc_load *ret);
+
 /* Parses "cpu_ns wait_ns slices". Returns 0 or -EINVAL. */
 int proc_parse_schedstat(const char *text, uint64_t *ret_cpu_ns, uint64_t *ret_wait_ns);
 
@@ -157,6 +168,11 @@ int proc_pidfd_signal(int pidfd, int signal);
  * (steal) counts, too. 0, -EINVAL or -errno. */
 int proc_parse_busy(const char *text, uint64_t *ret_busy_ns);
 int proc_read_busy(int root, uint64_t *ret_busy_ns);
+
+/* Reads how long @cpus together were idle, or waited for a disk, since boot. 0, -EINVAL or -errno.
+ */
+int proc_parse_idle(const char *text, const struct cpuset *cpus, uint64_t *ret_idle_ns);
+int proc_read_idle(int root, const struct cpuset *cpus, uint64_t *ret_idle_ns);
 
 /* Reads MemTotal of /proc/meminfo. 0, -EINVAL or -errno. */
 int proc_read_memory_total(int root, uint64_t *ret_bytes);

@@ -109,15 +109,18 @@ static bool is_short(const struct extras_job *j, uint64_t now_ns)
 }
 
 /* Takes the job's loan for a reason of its own. */
-static void end_own(struct extras_job *j, uint64_t now_ns, bool failed)
+static void end_own(struct extras_job *j, uint64_t now_ns, enum extras_end why)
 {
+    bool failed = why == EXTRAS_NO_GAIN;
+
+    j->end = why;
     hold_off(now_ns, failed || is_short(j, now_ns), &j->loan.hold_ns, &j->loan.until_ns);
     j->loan.extra = 0;
 }
 
 /* Takes @n threads back, each from the job where the last one gains least. */
 static void take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uint32_t count,
-                 uint32_t n)
+                 uint32_t n, enum extras_end why)
 {
     bool was_short = false;
 
@@ -133,6 +136,7 @@ static void take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uin
             break;
         was_short |= is_short(least, now_ns);
         least->loan.extra--;
+        least->end = why;
     }
     hold_off(now_ns, was_short, &x->hold_ns, &x->until_ns);
 }
@@ -145,12 +149,13 @@ void extras_end_all(struct extras *x, struct extras_job *jobs, uint32_t count)
 }
 
 /* A loan ends with the share to which it was given, and where the job may have no more. */
-static bool end_by_bounds(struct extras_job *j, uint64_t now_ns)
+static void end_by_bounds(struct extras_job *j, uint64_t now_ns)
 {
     struct extras_loan *l = &j->loan;
     uint32_t room = j->share && j->most > j->share ? j->most - j->share : 0;
-    bool ends = l->share != j->share ? l->extra > 0 : l->extra > room;
 
+    if (l->extra && (l->share != j->share || l->extra > room))
+        j->end = EXTRAS_BOUND;
     if (l->share != j->share) {
         l->share = j->share;
         l->before = 0;
@@ -160,7 +165,6 @@ static bool end_by_bounds(struct extras_job *j, uint64_t now_ns)
     }
     if (l->extra > room)
         l->extra = room;
-    return ends;
 }
 
 /* ---- progress -------------------------------------------------------------------------------- */
@@ -258,35 +262,24 @@ static void give(const struct extras_machine *machine, struct extras_job *jobs, 
 
 /* ---- a look ---------------------------------------------------------------------------------- */
 
-static void note(enum extras_end end, enum extras_end *why)
-{
-    if (*why == EXTRAS_KEPT || end < *why)
-        *why = end;
-}
-
 /* Ends loans for reasons of their jobs. */
-static void end_each(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count,
-                     enum extras_end *why)
+static void end_each(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct extras_job *j = &jobs[i];
 
-        if (end_by_bounds(j, machine->now_ns))
-            note(EXTRAS_BOUND, why);
-        if (j->loan.extra && !uses(j, j->share)) {
-            end_own(j, machine->now_ns, false);
-            note(EXTRAS_UNUSED, why);
-        }
-        if (!follow(j, machine->now_ns)) {
-            end_own(j, machine->now_ns, true);
-            note(EXTRAS_NO_GAIN, why);
-        }
+        j->end = EXTRAS_KEPT;
+        end_by_bounds(j, machine->now_ns);
+        if (j->loan.extra && !uses(j, j->share))
+            end_own(j, machine->now_ns, EXTRAS_UNUSED);
+        if (!follow(j, machine->now_ns))
+            end_own(j, machine->now_ns, EXTRAS_NO_GAIN);
     }
 }
 
 /* Counts what users have; ends loans above what they may have. Returns all extra threads. */
 static uint32_t count_users(struct extras_job *jobs, uint32_t count, struct extras_user *users,
-                            uint32_t user_count, enum extras_end *why)
+                            uint32_t user_count)
 {
     uint32_t all = 0;
 
@@ -300,7 +293,7 @@ static uint32_t count_users(struct extras_job *jobs, uint32_t count, struct extr
 
         if (jobs[i].loan.extra > room) {
             jobs[i].loan.extra = room;
-            note(EXTRAS_BOUND, why);
+            jobs[i].end = EXTRAS_BOUND;
         }
         u->extra += jobs[i].loan.extra;
         u->has += jobs[i].loan.extra;
@@ -309,32 +302,28 @@ static uint32_t count_users(struct extras_job *jobs, uint32_t count, struct extr
     return all;
 }
 
-enum extras_end extras_look(struct extras *x, const struct extras_machine *machine,
-                            struct extras_job *jobs, uint32_t count, struct extras_user *users,
-                            uint32_t user_count)
+void extras_look(struct extras *x, const struct extras_machine *machine, struct extras_job *jobs,
+                 uint32_t count, struct extras_user *users, uint32_t user_count)
 {
     int64_t now = lendable(machine, jobs, count), both;
     bool waits = somebody_waits(jobs, count, WAITS_KEEP);
     bool quiet = !somebody_waits(jobs, count, WAITS_GIVE), idle_before = x->idle_before;
-    enum extras_end why = EXTRAS_KEPT;
     uint32_t all, most;
 
     both = now < x->lendable_mcpu ? now : x->lendable_mcpu;
     x->lendable_mcpu = now;
-    end_each(machine, jobs, count, &why);
-    all = count_users(jobs, count, users, user_count, &why);
-    most = waits ? 0 : threads_for(now, KEEP);
     x->idle_before = quiet;
+    end_each(machine, jobs, count);
+    all = count_users(jobs, count, users, user_count);
+    most = waits ? 0 : threads_for(now, KEEP);
     if (all > most) {
-        take(x, machine->now_ns, jobs, count, all - most);
-        count_users(jobs, count, users, user_count, &why);
-        note(waits ? EXTRAS_WAITS : EXTRAS_NO_IDLE, &why);
-        return why;
+        take(x, machine->now_ns, jobs, count, all - most, waits ? EXTRAS_WAITS : EXTRAS_NO_IDLE);
+        count_users(jobs, count, users, user_count);
+        return;
     }
     most = threads_for(both, GIVE);
     if (quiet && idle_before && machine->now_ns >= x->until_ns && most > all)
         give(machine, jobs, count, users, most - all);
-    return why;
 }
 
 const char *extras_end_text(enum extras_end end)

@@ -49,6 +49,17 @@ struct extras_loan {
     bool paid; /* the trial is over */
 };
 
+/* Why threads of a loan were taken back, for people. */
+enum extras_end {
+    EXTRAS_KEPT,
+    EXTRAS_WAITS,   /* a job waited for a core */
+    EXTRAS_NO_IDLE, /* no core is idle any more */
+    EXTRAS_UNUSED,  /* the job no longer uses its cores */
+    EXTRAS_NO_GAIN, /* its progress did not rise */
+    EXTRAS_BOUND,   /* its share changed, or it or its user may have no more */
+    EXTRAS_END_MAX
+};
+
 struct extras_job {
     uint64_t id;       /* smaller is older */
     uint32_t user;     /* index of its user */
@@ -60,7 +71,8 @@ struct extras_job {
     uint64_t rate;     /* progress per second in a unit of its own; 0: not known */
     const struct policy_curve *curve; /* by cores; NULL: unknown */
     struct extras_loan loan;
-    bool ready; /* within extras_look(): could use more */
+    enum extras_end end; /* the answer */
+    bool ready;          /* within extras_look(): could use more */
 };
 
 struct extras_user {
@@ -74,24 +86,9 @@ struct extras_machine {
     int64_t idle_mcpu; /* of the cores that may be lent, since the last look */
 };
 
-/* Why loans were taken back, for people. */
-enum extras_end {
-    EXTRAS_KEPT,
-    EXTRAS_WAITS,   /* a job waited for a core */
-    EXTRAS_NO_IDLE, /* no core is idle any more */
-    EXTRAS_UNUSED,  /* the job no longer uses its cores */
-    EXTRAS_NO_GAIN, /* its progress did not rise */
-    EXTRAS_BOUND,   /* its share changed, or it or its user may have no more */
-    EXTRAS_END_MAX
-};
-
-/*
- * Sets the loan of each job. Returns why loans were taken back (the first reason in the order
- * above), EXTRAS_KEPT if none was.
- */
-enum extras_end extras_look(struct extras *x, const struct extras_machine *machine,
-                            struct extras_job *jobs, uint32_t count, struct extras_user *users,
-                            uint32_t user_count);
+/* Sets the loan of each job, and its `end` where something was taken back. */
+void extras_look(struct extras *x, const struct extras_machine *machine, struct extras_job *jobs,
+                 uint32_t count, struct extras_user *users, uint32_t user_count);
 
 /* Takes all back at once, for a machine that cannot be measured. */
 void extras_end_all(struct extras *x, struct extras_job *jobs, uint32_t count);
