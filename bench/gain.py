@@ -108,6 +108,9 @@ def main():
     args = p.parse_args()
     rows = []
     for workload in args.workloads.split(","):
+        if workload == "torch" and not pathlib.Path(TORCH).exists():
+            print("torch: left out, as there is no interpreter with PyTorch (TIDE_PYTHON_TORCH)")
+            continue
         rows += measure(workload, args.rounds, args.slice)
         for row in rows[-3:]:
             harness.show_ratio(row["model"], row, 1.0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What runs and waits: idle time of CPUs, and the scheduler's account of a process's threads. */
+/* Load: idle time of CPUs, and the scheduler's account of a process's threads. */
 #include "host/proc/proc.h"
 
 #include "base/cleanup.h"
