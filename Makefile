@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel check check-cluster check-packages check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -57,6 +57,13 @@ check-packages: packages rpm wheel
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
 	@scripts/packages.py --no-lintian --plus test --to $(BUILD)/packages-later
 	@TIDE_PACKAGES=$(BUILD)/packages /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/packages
+
+# A slurmctld and two slurmd of their own, in namespaces (as root).
+check-slurm: all
+	@scripts/setup.sh slurm
+	@[ -e $(BUILD)/threadtide.so ] || { meson configure $(BUILD) --clearcache && meson setup --reconfigure $(BUILD); }
+	@ninja -C $(BUILD)
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/slurm
 
 check:
 	@scripts/setup.sh build check
@@ -126,6 +133,7 @@ help:
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'
+	@echo 'make check-slurm  srun --malleable with a real slurmctld and two slurmd (as root)'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/benchmarks.md: two hours; as root all of them, about seven'

@@ -24,6 +24,7 @@ LAYERS = {
     "sim": ("base", "policy"),
     "lib": ("base", "proto", "include", "agent/program_api.h"),
     "runc": ("base",),
+    "slurm": ("base",),
     "tfnode": ("base", "agent/program_api.h"),
     "kube": ("base", "policy", "power", "host"),
     "cli": ("base", "proto", "policy", "power", "host", "sim"),
@@ -64,6 +65,7 @@ LIBRARIES = {
     "mqtt_protocol.h": ("edge",),
     "modbus/": ("unit",),
     "libpq-fe.h": ("hub",),
+    "slurm/": ("slurm",),
 }
 
 # Folders of pure code.

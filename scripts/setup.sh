@@ -13,6 +13,7 @@
 #     check-packages          Debian packages that their tests need besides
 #     docker                  Docker Engine, for demo-docker
 #     energy                  an MQTT broker and its clients, for demo-energy
+#     slurm                   Slurm of Debian and its headers; without a slurm.conf its daemons do not start
 #     ui                      node, chromium and promtool of Debian, and the npm packages that
 #                             ui/package-lock.json pins, in ui/node_modules
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
@@ -47,6 +48,7 @@ cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus ipr
 kube_packages="openssl iproute2"
 packages_packages="debhelper dh-python dpkg-dev lintian git xz-utils"
 check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
+slurm_packages="slurmctld slurmd slurm-client libslurm-dev munge iproute2 python3-pytest"
 ui_packages="fonts-dejavu-core"
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -309,7 +311,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [check-packages] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [check-packages] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -325,6 +327,7 @@ for word in "$@"; do
         ;;
     rpm) packages="$packages rpm" ;;
     check-packages) packages="$packages $check_packages_packages" ;;
+    slurm) packages="$packages $slurm_packages" ;;
     docker) packages="$packages $docker_packages" ;;
     energy) packages="$packages $energy_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;

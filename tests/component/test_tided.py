@@ -168,6 +168,14 @@ def test_a_job_without_agent_counts_as_one_core_and_never_more(tided):
     assert [w for w in silent.peer.silent(0.3) if w[0] == "target"] == []
 
 
+def test_a_script_counts_for_no_core_until_a_program_of_it_reports_threads(tided):
+    script, job = tided.job("--no-backend", script=True), tided.job()
+    job.target(8)
+    program = tided.peer()
+    program.go(script.token, script.id, script.name)
+    job.target(4)
+
+
 def test_a_rigid_job_says_so_and_gets_no_target(tided):
     rigid, job = tided.job("--rigid"), tided.job()
     job.target(4)

@@ -155,7 +155,7 @@ static void the_daemon_starts_with_a_clean_slate(void **state)
     sigfillset(&mask);
     sigprocmask(SIG_BLOCK, &mask, NULL);
 
-    assert_int_equal(daemon_start(tree->path, self, TIMEOUT_MS, &err), 0);
+    assert_int_equal(daemon_start(tree->path, self, NULL, TIMEOUT_MS, &err), 0);
 
     sigprocmask(SIG_UNBLOCK, &mask, NULL);
     signal(SIGHUP, SIG_DFL);
@@ -176,9 +176,9 @@ static void a_running_daemon_is_not_started_again(void **state)
     struct error err = {0};
     char text[1024];
 
-    assert_int_equal(daemon_start(tree->path, self, TIMEOUT_MS, &err), 0);
+    assert_int_equal(daemon_start(tree->path, self, NULL, TIMEOUT_MS, &err), 0);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(daemon_start(tree->path, self, TIMEOUT_MS, &err), 1);
+        assert_int_equal(daemon_start(tree->path, self, NULL, TIMEOUT_MS, &err), 1);
     assert_int_equal(read_seen(tree, text, sizeof(text)), 1);
 }
 
@@ -194,7 +194,7 @@ static void racing_callers_start_one_daemon(void **state)
             close(fds[1]);
             if (read(fds[0], &byte, 1) != 0) /* all go when the pipe closes */
                 _exit(9);
-            _exit(daemon_start(tree->path, self, TIMEOUT_MS, NULL) & 0x7f);
+            _exit(daemon_start(tree->path, self, NULL, TIMEOUT_MS, NULL) & 0x7f);
         }
     }
     close(fds[0]);
@@ -218,7 +218,7 @@ static void a_daemon_that_ends_at_once_is_told_with_its_last_words(void **state)
     struct error err = {0};
 
     tree_write(tree, "fail", "");
-    assert_int_equal(daemon_start(tree->path, self, TIMEOUT_MS, &err), -ECHILD);
+    assert_int_equal(daemon_start(tree->path, self, NULL, TIMEOUT_MS, &err), -ECHILD);
     assert_non_null(strstr(err.text, "cannot do it: no reason"));
     assert_null(strstr(err.text, "first line"));
 }
@@ -229,14 +229,15 @@ static void what_keeps_it_from_starting_is_told(void **state)
     struct error err = {0};
     char path[128];
 
-    assert_int_equal(daemon_start(tree->path, "/nonexistent/tided", TIMEOUT_MS, &err), -ENOENT);
+    assert_int_equal(daemon_start(tree->path, "/nonexistent/tided", NULL, TIMEOUT_MS, &err),
+                     -ENOENT);
     assert_non_null(strstr(err.text, "/nonexistent/tided"));
-    assert_int_equal(daemon_start("/nonexistent/dir", self, TIMEOUT_MS, &err), -ENOENT);
+    assert_int_equal(daemon_start("/nonexistent/dir", self, NULL, TIMEOUT_MS, &err), -ENOENT);
     snprintf(path, sizeof(path), "%s/link", tree->path);
     assert_int_equal(symlink("/tmp", path), 0);
-    assert_true(daemon_start(path, self, TIMEOUT_MS, &err) < 0);
+    assert_true(daemon_start(path, self, NULL, TIMEOUT_MS, &err) < 0);
     assert_int_equal(fchmod(tree->fd, 0777), 0); /* others could put their own socket there */
-    assert_int_equal(daemon_start(tree->path, self, TIMEOUT_MS, &err), -EPERM);
+    assert_int_equal(daemon_start(tree->path, self, NULL, TIMEOUT_MS, &err), -EPERM);
 }
 
 static void the_program_is_found_beside_ours_or_where_told(void **state)

@@ -141,7 +141,7 @@ static int put(json_t *body, json_t **ret)
     struct error err = {0};
 
     if (api_try("GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine, &err) == -ENOENT &&
-        launch_start_daemon(&err) < 0)
+        launch_start_daemon(NULL, &err) < 0)
         return api_unreachable(&command_policy, -ENOENT, &err);
     return api_request(&command_policy, "PUT", "/v1/policy", body, API_TIMEOUT_MS, ret);
 }

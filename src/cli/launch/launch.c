@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define REGISTER_TIMEOUT_MS 2000 /* after that the program starts without a daemon */
 #define DAEMON_TIMEOUT_MS   3000
@@ -81,66 +80,6 @@ void launch_done(struct launch *l)
     l->terms = NULL;
 }
 
-/* ---- the program ---- */
-
-/* As execvp(3) searches: the first executable in PATH, else why the last one is none. */
-static int try_program(const char *path)
-{
-    struct stat st;
-
-    if (stat(path, &st) < 0)
-        return errno == ENOTDIR ? -ENOENT : -errno;
-    if (!S_ISREG(st.st_mode) || access(path, X_OK) < 0)
-        return -EACCES;
-    return 0;
-}
-
-static int find_in_path(const char *program)
-{
-    const char *path = getenv("PATH");
-    char candidate[PATH_MAX];
-    int result = -ENOENT;
-
-    for (const char *at = path ? path : "/bin:/usr/bin";; at++) {
-        size_t len = strcspn(at, ":");
-        int n = snprintf(candidate, sizeof(candidate), "%.*s%s%s", (int)len, at, len ? "/" : "",
-                         program);
-        int r = n < (int)sizeof(candidate) ? try_program(candidate) : -ENOENT;
-
-        if (r == 0)
-            return 0;
-        if (r == -EACCES)
-            result = r;
-        at += len;
-        if (!*at)
-            return result;
-    }
-}
-
-static int cannot_run(const struct launch *l, int code)
-{
-    return cli_error(l->cmd, code == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN, NULL, "%s: %s",
-                     l->argv[0], strerror(code));
-}
-
-int launch_find(const struct launch *l)
-{
-    const char *program = l->argv[0];
-    int r = strchr(program, '/') ? try_program(program) : find_in_path(program);
-
-    return r < 0 ? cannot_run(l, -r) : CLI_OK;
-}
-
-int launch_exec(const struct launch *l)
-{
-    int r = docker_launch(l->argv);
-
-    if (r >= 0)
-        return r;
-    execvp(l->argv[0], l->argv);
-    return cannot_run(l, errno);
-}
-
 /* ---- registration ---- */
 
 /*
@@ -180,12 +119,16 @@ static json_t *request_body(const struct launch *l, const char *name)
     json_t *body = json_object();
 
     json_object_set_new(body, "name", json_string(name));
+    if (l->pid)
+        json_object_set_new(body, "pid", json_integer(l->pid));
     if (l->threads)
         json_object_set_new(body, "threads", json_integer(l->threads));
     if (sized)
         json_object_set_new(body, SIZED, json_integer(sized));
     if (l->terms)
         json_object_update(body, l->terms);
+    if (l->script)
+        json_object_set_new(body, "script", json_true());
     if (l->queue)
         json_object_set_new(body, "queue", json_true());
     if (l->held)
@@ -193,7 +136,7 @@ static json_t *request_body(const struct launch *l, const char *name)
     return body;
 }
 
-int launch_start_daemon(struct error *err)
+int launch_start_daemon(const char *cpus, struct error *err)
 {
     char program[PATH_MAX];
     char dir[RUNDIR_PATH_MAX];
@@ -203,7 +146,7 @@ int launch_start_daemon(struct error *err)
         return error_set(err, -ENAMETOOLONG, "the daemon's directory has too long a name");
     if (daemon_find_program(program, sizeof(program), &why) < 0)
         return error_set(err, why.code, "no daemon runs, and %s", why.text);
-    return daemon_start(dir, program, DAEMON_TIMEOUT_MS, err);
+    return daemon_start(dir, program, cpus, DAEMON_TIMEOUT_MS, err);
 }
 
 /* A daemon that has run since before an update may not know how the program is started. */
@@ -226,7 +169,7 @@ static int register_as(const struct launch *l, const char *name, struct api_answ
 
     if (r != -ENOENT && r != -EACCES)
         return r;
-    r = launch_start_daemon(err);
+    r = launch_start_daemon(l->cpus, err);
     if (r < 0)
         return r;
     return post(body, ret, err);
@@ -283,7 +226,7 @@ void launch_prepare(const struct launch *l, const json_t *job)
     struct error err = {0};
     bool agent = preload_find(agent_dir, sizeof(agent_dir), &err) == 0;
 
-    if (wants_slices(l))
+    if (l->pid == 0 && wants_slices(l))
         slice_set(SLICE_LONG_NS); /* jobs that share cores take turns less often */
     if (!agent)
         cli_note(l->cmd, "the program runs with a fixed number of threads: %s", err.text);

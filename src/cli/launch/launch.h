@@ -15,7 +15,10 @@ struct launch {
     long threads;              /* 0: not given */
     json_t *terms;             /* NULL: none; launch_done() frees them */
     char **argv;               /* program and arguments, ended by NULL; borrowed */
+    pid_t pid;                 /* the job's first process; 0: this one */
+    const char *cpus;          /* the CPUs of a daemon that is started, "0-3"; NULL: all */
     bool queue;                /* the job waits for its turn … */
+    bool script;               /* it starts programs, and counts for no cores itself */
     bool held;                 /* … and for `tide release` before that */
     bool no_slices;            /* the kernel's time slices stay as they are */
     bool spin;                 /* idle threads spin as their runtimes like it */
@@ -53,18 +56,21 @@ void launch_done(struct launch *l);
 /* Checks that the program can be executed; else prints why: CLI_NO_PROGRAM, CLI_CANNOT_RUN. */
 int launch_find(const struct launch *l);
 
-/* Makes sure that the user's own daemon runs. 0 or positive, or -errno with *err. */
-int launch_start_daemon(struct error *err);
+/*
+ * Makes sure that the user's own daemon runs; if it is started, with the CPUs @cpus (NULL: all).
+ * 0 or positive, or -errno with *err.
+ */
+int launch_start_daemon(const char *cpus, struct error *err);
 
 /*
- * Registers this process as the job; starts the user's daemon when there is none. Returns 0 with
+ * Registers the process as the job; starts the user's daemon when there is none. Returns 0 with
  * the daemon's answer, which may be a refusal (status >= 400), or -errno with *err.
  */
 int launch_register(const struct launch *l, struct api_answer *ret, struct error *err);
 
 /*
- * Prepares the program's time slice, agent and environment. @job is the daemon's answer. Prints one
- * line about each part that is missing.
+ * Prepares this process, or only its environment if the job is another one, for the program: time
+ * slice, agent, variables. @job is the daemon's answer. Prints one line about each missing part.
  */
 void launch_prepare(const struct launch *l, const json_t *job);
 

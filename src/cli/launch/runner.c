@@ -179,7 +179,7 @@ static int attempt(struct runner *r, struct outage *outage, struct error *err)
 
     if (fd < 0) {
         if (outage->since_ns && now - outage->since_ns > START_NS && own_daemon(path))
-            launch_start_daemon(err);
+            launch_start_daemon(NULL, err);
         return -EAGAIN;
     }
     e = wait_at(r, fd, err);

@@ -278,7 +278,7 @@ static int ask(const char *path, struct api_answer *ret)
     struct error err = {0}, why;
     int r = api_try("GET", path, NULL, API_TIMEOUT_MS, ret, &err);
 
-    if (r == -ENOENT && left_behind() && launch_start_daemon(&why) >= 0)
+    if (r == -ENOENT && left_behind() && launch_start_daemon(NULL, &why) >= 0)
         r = api_try("GET", path, NULL, API_TIMEOUT_MS, ret, &err);
     if (r < 0)
         return api_unreachable(&command_history, r, &err);

@@ -273,17 +273,18 @@ static bool check_memory(struct request *r, uint64_t bytes)
 
 static bool read_request(struct request *r, struct job_request *ret)
 {
-    static const char *const fields[] = {ATTRIBUTES, "name",  "threads", "sized",
-                                         "pid",      "queue", "held",    NULL};
+    static const char *const fields[] = {ATTRIBUTES, "name", "threads", "sized", "pid",
+                                         "queue",    "held", "script",  NULL};
     uint32_t threads = 0, sized = 0;
-    bool queue = false, held = false;
+    bool queue = false, held = false, script = false;
 
     *ret = job_request_usual(r->daemon);
     if (!request_only_fields(r, fields) || !take_text(r, "name", &ret->name) ||
         !take_asked(r, &ret->asked) ||
         !take_number(r, "threads", 1, PROTO_THREADS_MAX, true, &threads) ||
         !take_number(r, "sized", 1, STARTUP_NUMBER_MAX, true, &sized) ||
-        !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held))
+        !take_flag(r, "queue", &queue) || !take_flag(r, "held", &held) ||
+        !take_flag(r, "script", &script))
         return false;
     if (held && !queue) {
         request_fail(r, HTTP_BAD_REQUEST, "Add \"queue\": true.", "held without queue");
@@ -294,6 +295,7 @@ static bool read_request(struct request *r, struct job_request *ret)
     ret->pinned.intra = threads;
     ret->sized = sized;
     ret->submitted = queue;
+    ret->script = script;
     ret->held = held;
     ret->granted = threads && control_may_govern(r->daemon, &r->who);
     return true;

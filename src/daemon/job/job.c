@@ -206,6 +206,7 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     j->asked.pinned = req->pinned;
     j->asked.pinned_by = PROTO_SOURCE_DAEMON;
     j->asked.sized = req->sized;
+    j->asked.script = req->script;
     j->asked.granted = req->granted;
     j->placed.quota_mcpu = j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);

@@ -123,6 +123,7 @@ struct job_asked {
     enum proto_source pinned_by;  /* SIGNAL, API, or DAEMON for `tide set` */
     bool granted;                 /* an administrator's pin: precedes users' shares */
     uint32_t sized; /* threads with which its runtimes were started; 0: theirs to choose */
+    bool script;    /* starts programs: counts for no cores until one of them uses some */
     bool kept;      /* by `tide pin`: its cores too, and limits that a person changed */
     bool urgent;    /* a person or program asked: a grow does not wait for other jobs */
     struct cpuset kept_cores; /* by `tide pin`; empty: no fence */
@@ -282,6 +283,7 @@ struct job_request {
     struct attributes asked;
     struct threads pinned;
     uint32_t sized; /* as in struct job_asked */
+    bool script;    /* as in struct job_asked; a daemon that is started again forgets it */
     bool submitted; /* waits in the queue: admission.h */
     bool held;      /* … until a person releases it */
     bool granted;   /* as in struct job_asked */

@@ -189,7 +189,8 @@ bool decision_counts(const struct job *j, uint64_t now)
     if (j->observed.frozen)
         return false;
     return job_tells_use(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
-           j->adopted || j->observed.usage.cores > 0 || now - j->met_ns < JOB_YOUNG_NS;
+           j->adopted || j->observed.usage.cores > 0 ||
+           (!j->asked.script && now - j->met_ns < JOB_YOUNG_NS);
 }
 
 static uint32_t policy_pin_of(const struct job *j)

@@ -300,10 +300,11 @@ static int wait_until_up(int dir_fd, const char *socket_path, pid_t pid, uint64_
     }
 }
 
-static int start_locked(int dir_fd, const char *rundir, const char *tided_path,
+static int start_locked(int dir_fd, const char *rundir, const char *tided_path, const char *cpus,
                         const char *socket_path, uint64_t deadline_ns, struct error *err)
 {
-    const char *argv[] = {tided_path, "--auto-exit", "--dir", rundir, NULL};
+    const char *argv[] = {tided_path, "--auto-exit", "--dir", rundir, cpus ? "--cpus" : NULL,
+                          cpus,       NULL};
     _cleanup_free_ char **envp = daemon_environment();
     _cleanup_fd_ int null_fd = lift(open("/dev/null", O_RDWR | O_CLOEXEC));
     _cleanup_fd_ int log_fd = lift(
@@ -323,7 +324,8 @@ static int start_locked(int dir_fd, const char *rundir, const char *tided_path,
     return r < 0 ? r : wait_until_up(dir_fd, socket_path, pid, deadline_ns, err);
 }
 
-int daemon_start(const char *rundir, const char *tided_path, unsigned timeout_ms, struct error *err)
+int daemon_start(const char *rundir, const char *tided_path, const char *cpus, unsigned timeout_ms,
+                 struct error *err)
 {
     uint64_t deadline_ns = clock_now_ns() + timeout_ms * NS_PER_MS;
     char socket_path[FILE_PATH_MAX];
@@ -342,5 +344,5 @@ int daemon_start(const char *rundir, const char *tided_path, unsigned timeout_ms
         return r;
     if (is_listening(socket_path)) /* the previous holder of the lock has started it */
         return 1;
-    return start_locked(dir_fd, rundir, tided_path, socket_path, deadline_ns, err);
+    return start_locked(dir_fd, rundir, tided_path, cpus, socket_path, deadline_ns, err);
 }

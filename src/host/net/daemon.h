@@ -19,14 +19,14 @@ int daemon_find_program(char *ret_path, size_t size, struct error *err);
 
 /*
  * Makes sure that a daemon answers on @rundir/api.sock; starts `@tided_path --auto-exit --dir
- * @rundir` if none does. The daemon is a child of init in a session of its own, with cwd "/",
- * stdin and stdout on /dev/null, stderr in @rundir/tided.log, all other descriptors closed, default
- * signal dispositions, an empty signal mask, every CPU its cpuset has, and without LD_PRELOAD,
- * LD_AUDIT and our per-job variables in its environment.
+ * @rundir` if none does, with `--cpus @cpus` unless that is NULL. The daemon is a child of init in
+ * a session of its own, with cwd "/", stdin and stdout on /dev/null, stderr in @rundir/tided.log,
+ * all other descriptors closed, default signal dispositions, an empty signal mask, every CPU its
+ * cpuset has, and without LD_PRELOAD, LD_AUDIT and our per-job variables in its environment.
  * Callers that race start one daemon: all but one wait for its lock.
  * Returns 0 (started by this call), 1 (one was running), -ETIMEDOUT (no answer within @timeout_ms;
  * the daemon may still come up), -ECHILD (it ended at once; *err holds the log's last line),
  * or -errno (run directory, lock, exec).
  */
-int daemon_start(const char *rundir, const char *tided_path, unsigned timeout_ms,
+int daemon_start(const char *rundir, const char *tided_path, const char *cpus, unsigned timeout_ms,
                  struct error *err);
