@@ -46,7 +46,7 @@ MEASURED = {
     "energy-model": ("bench/energy_model",),
     "cluster": CLUSTER, "kube-response": CLUSTER, "kube-scale": ("tide-kube",),
     "cluster-async": TRAINING, "cluster-sync": TRAINING, "cluster-curves": TRAINING,
-    "cluster-mix-simulated": ("tide-sim",), "cluster-simulated": ("tide-sim",),
+    "cluster-mix-simulated": ("bench/kube_mix",), "cluster-simulated": ("bench/kube_mix",),
     "elastic-pause": TRAINING, "tfnode-start": TRAINING,
 }
 
