@@ -178,7 +178,7 @@ static int not_a_job(const char *why)
 static int make_job(struct launch *l, char *const *before)
 {
     _cleanup_answer_ struct api_answer answer = {0};
-    char unique[PROTO_NAME_MAX];
+    static char unique[PROTO_NAME_MAX]; /* in use until the end */
     struct error err = {0};
     int r = launch_register(l, &answer, &err);
 
