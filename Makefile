@@ -75,6 +75,12 @@ check-cluster:
 	@scripts/setup.sh cluster || echo 'check-cluster: no virtual machines here, see above'
 	@/usr/bin/python3 scripts/check.py --cluster
 
+# Both, as CI does: what compiles runs beside what waits.
+check-all:
+	@scripts/setup.sh build check
+	@scripts/setup.sh cluster || echo 'check-all: no virtual machines here, see above'
+	@/usr/bin/python3 scripts/check.py --all
+
 check-quick:
 	@scripts/setup.sh build check
 	@/usr/bin/python3 scripts/check.py --quick
@@ -132,6 +138,7 @@ help:
 	@echo 'make wheel        a wheel for pip with tide, tided and the agent, in $(BUILD)/wheel'
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
+	@echo 'make check-all    both of these at once, as CI does: shorter than one after the other'
 	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'
 	@echo 'make check-slurm  srun --malleable with a real slurmctld and two slurmd (as root)'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'

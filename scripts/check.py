@@ -2,16 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every check of the project and ends with one line `N passed, N failed, N skipped`.
 
-usage: scripts/check.py [--quick | --cluster] [--list] [PHASE…]
+usage: scripts/check.py [--quick | --cluster | --all] [--list] [PHASE…]
 
 A phase is a command and the phases that it needs; two that need nothing from each other run side by
-side, and those that measure or fill the machine run alone. Each test of a suite counts, every other
-phase counts as one test. A phase that could not start because one before it failed has failed, and
+side, and those that measure or fill the machine run alone. Those that only compute (compilers, clang-tidy)
+run besides, at the lowest priority: suites wait more than they compute, and these take what is left of the cores.
+Each test of a suite counts, every other phase counts as one test. A phase that could not start because one before it failed has failed, and
 so has a suite that ran no test. Logs: build-check/log/PHASE.log.
 
 --quick: what a developer runs between two edits, without TensorFlow. --cluster: with Kubernetes, and
-in virtual machines.
-A phase of that which ends with 77 cannot run here: it is skipped, and with it all that need it.
+in virtual machines. --all: that and everything else, as CI does: one run is shorter than two.
+A phase with Kubernetes or a machine which ends with 77 cannot run here: it is skipped, and with it all that need it.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
 Up to five failed tests of a suite of pytest or meson, wherever it runs, are run a second time, by themselves:
@@ -41,6 +42,13 @@ STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
 REASON_MAX = 240    # characters of why a test was not good at its first try
 SECOND_TRY_MAX = 5  # tests of a suite that get a second try
+IDLE_PLACES = 2     # phases of the lowest priority side by side
+IDLE_LIMIT_S = 3000  # for one of these: it gets what others leave
+# For bash. The kernel compares the niceness of processes inside a session only where it groups processes by their
+# session (sched_autogroup); the groups have a niceness of their own there.
+LOWEST_PRIORITY = """renice -n 19 $$ >/dev/null
+[ ! -e /proc/self/autogroup ] || echo 19 2>/dev/null >/proc/self/autogroup || true
+"""
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
@@ -176,6 +184,8 @@ class Phase:
     quick: bool = False     # part of --quick
     alone: bool = False     # needs the cores for itself
     light: bool = False     # mostly waits for a network: runs beside the others
+    idle: bool = False      # only computes: runs beside all others, with what they leave of the cores
+    quiet: bool = False     # alone, and idle phases pause: it measures what the whole machine does
     limit_s: int = 600
     again: collections.abc.Callable | None = None  # of a suite of pytest: the command that tries these tests again
     again_s: int = 300      # its limit
@@ -233,7 +243,7 @@ def image_phase(name, options=""):
     """Makes the disk that a virtual machine boots from, see tests/cluster/image.py."""
     return Phase(name, f"""
         command -v qemu-system-x86_64 >/dev/null || {{ echo "qemu is not installed"; exit 77; }}
-        tests/cluster/image.py {options} {OUT}/{name} {OUT}/gcc""", ("gcc",))
+        tests/cluster/image.py {options} {OUT}/{name} {OUT}/gcc""", ("gcc",), idle=True)
 
 
 def machine_phase(name, options, tests, image="machine"):
@@ -249,6 +259,9 @@ def machine_phase(name, options, tests, image="machine"):
     return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, limit_s=700, again_s=650)
 
 
+# Learns what a load of this machine draws, which it cannot while others compute.
+CALIBRATION = "tests/component/test_tided_cap.py::test_calibration_learns_the_curve_and_a_restart_keeps_it"
+
 # The component tests that say something new on cgroup v2; each takes ten times as long there.
 ON_V2 = " ".join(f"tests/component/test_tided_{name}" for name in (
     "containers.py::test_a_quota_follows_the_share_and_stays_of_its_kind",
@@ -259,12 +272,12 @@ ON_V2 = " ".join(f"tests/component/test_tided_{name}" for name in (
 # In the order in which they start when nothing holds them up: long ones first.
 PHASES = [
     Phase("tf221", "scripts/setup.sh tf221", light=True, limit_s=900),
-    Phase("tf218", "scripts/setup.sh tf218", ("tf221",), light=True, limit_s=900),
+    Phase("torch", "scripts/setup.sh torch", ("tf221",), light=True, limit_s=900),
+    Phase("tf218", "scripts/setup.sh tf218", ("torch",), light=True, limit_s=900),
     Phase("tf215", "scripts/setup.sh tf215", ("tf218",), light=True, limit_s=900),
-    Phase("torch", "scripts/setup.sh torch", ("tf215",), light=True, limit_s=900),
     compile_phase("gcc", "gcc", quick=True),
     unit_phase("gcc", quick=True),
-    compile_phase("clang", "clang", "-Dtests=false"),  # the tests: by asan and tsan, with clang, too
+    compile_phase("clang", "clang", "-Dtests=false", idle=True),  # the tests: by asan and tsan, with clang, too
     Phase("layers", "scripts/check-layers.py", quick=True),
     Phase("rooms", f"scripts/check-rooms.py --build {OUT}/gcc", ("gcc",), quick=True),
     Phase("size", "scripts/check-size.py", quick=True),
@@ -288,16 +301,19 @@ PHASES = [
             scripts/check-policy-purity.sh --kube {OUT}/$built/src/kube/libtide-kube-core.a \
                 {OUT}/$built/src/policy/libtide-policy.a || exit 1
         done""", ("gcc", "clang")),
-    compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1", TESTS),
+    compile_phase("asan", "clang", "-Db_sanitize=address,undefined -Db_lundef=false -Doptimization=1", TESTS, idle=True),
     unit_phase("asan", "UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1"),
-    compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false -Doptimization=1", TESTS),
+    compile_phase("tsan", "clang", "-Db_sanitize=thread -Db_lundef=false -Doptimization=1",
+                  f"$(scripts/test-targets.py {OUT}/tsan pure)", idle=True),
     unit_phase("tsan", f"TSAN_OPTIONS=halt_on_error=1 {FIXED_ADDRESSES}", "-t 5 --no-suite pure"),
     Phase("tidy", f"git ls-files -z 'src/*.c' | xargs -0 -P 2 -n 4 clang-tidy -p {OUT}/clang --quiet",
-          ("clang",), limit_s=1200),
-    Phase("fuzz", f"scripts/run-fuzzers.sh 2 {OUT}/fuzz 1", ("clang",),
+          ("clang",), idle=True),
+    compile_phase("fuzzers", "clang", "-Dfuzz=true -Dtests=false",
+                  "$(cd fuzz; printf 'fuzz/%s ' fuzz_*.c | sed 's/[.]c / /g')", idle=True),
+    Phase("fuzz", f"scripts/run-fuzzers.sh 2 {OUT}/fuzzers 1", ("fuzzers",),
           (summary_results, "fuzz", LOGS / "fuzz.log")),
     Phase("models", f"tests/models/run.py {OUT}/models",
-          (), (summary_results, "models", LOGS / "models.log")),
+          (), (summary_results, "models", LOGS / "models.log"), idle=True),
     # The page is built again from its pinned packages: the committed bundle has to be the same bytes.
     Phase("ui-tools", "scripts/setup.sh ui || { echo 'no npm packages, see above'; exit 77; }",
           light=True),
@@ -309,7 +325,9 @@ PHASES = [
         diff -rq {OUT}/ui dist || {{ echo "ui/dist is old: run 'node build.mjs' in ui"; exit 1; }}
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
           (node_results, "ui", LOGS / "ui.log")),
-    pytest_phase("component", ("gcc", "tf221", "torch"), "-n 4 --dist loadfile", limit_s=1800),
+    pytest_phase("component", ("gcc", "tf221", "torch"), f"-n 4 --dist loadfile --deselect {CALIBRATION}", limit_s=1800),
+    suite_phase("calibration", lambda what, file: f"{PYTEST} --junitxml={file} {what}", CALIBRATION, ("gcc", "tf221"),
+                OUT / "calibration.xml", quiet=True),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadgroup", alone=True, limit_s=1500, again_s=600),
 ]
 
@@ -317,7 +335,7 @@ PHASES = [
 CLUSTER = [
     Phase("kube-tools", """
         scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
-          limit_s=1500),
+          idle=True),
     kube_phase("kube", "-n 2 --dist loadfile --ignore tests/kube/test_kubelet.py tests/kube",
                setting="scripts/setup.sh ui || true  # its page in a browser\n", limit_s=900),
     image_phase("machine"),
@@ -347,30 +365,46 @@ class Run:
             phase.results[2].unlink(missing_ok=True)
         if phase.again:
             second_try(phase.results[2]).unlink(missing_ok=True)
-        self.is_again = False
+        self.is_again = self.is_paused = False
+        self.cpu_s = 0
         self.begin(phase.command, phase.limit_s)
 
     def begin(self, command, limit_s):
+        limit_s = max(limit_s, IDLE_LIMIT_S * self.phase.idle)
         self.limit_s, self.end = limit_s, time.monotonic() + limit_s
         env = dict(os.environ, TIDE_BUILD_DIR=str(OUT / "gcc"), PYTHONDONTWRITEBYTECODE="1",
                    TIDE_TF_PYTHONS=":".join(PYTHONS), TIDE_TORCH_PYTHON=TORCH)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["bash", "-euo", "pipefail", "-c", command], cwd=ROOT, env=env, stdout=log,
+                ["bash", "-euo", "pipefail", "-c", LOWEST_PRIORITY * self.phase.idle + command], cwd=ROOT, env=env, stdout=log,
                 stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def say(self, text):
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"\ncheck: {text}\n")
 
+    def ended(self):
+        """Whether the command has ended; adds up what it and those that it waited for have used of the cores."""
+        if self.process.returncode is None:
+            pid, status, used = os.wait4(self.process.pid, os.WNOHANG)
+            if pid:
+                self.process.returncode = os.waitstatus_to_exitcode(status)
+                self.cpu_s += used.ru_utime + used.ru_stime
+        return self.process.returncode is not None
+
     def finished(self):
-        if self.process.poll() is not None:
+        if self.ended():
             return not self.tries_again()
         if time.monotonic() > self.end:
             self.stop()
             self.say(f"stopped after {self.limit_s} s")
             return True
         return False
+
+    def pause(self, wanted):
+        if wanted != self.is_paused:
+            self.is_paused = wanted
+            os.killpg(self.process.pid, signal.SIGSTOP if wanted else signal.SIGCONT)
 
     def tries_again(self):
         """Whether a second try of what has failed is under way."""
@@ -390,15 +424,16 @@ class Run:
     def stop(self):
         """Lets a suite say first what it has found so far."""
         os.killpg(self.process.pid, signal.SIGINT)
-        try:
-            self.process.wait(timeout=STOP_S)
-        except subprocess.TimeoutExpired:
-            pass
+        self.pause(False)
+        end = time.monotonic() + STOP_S
+        while not self.ended() and time.monotonic() < end:
+            time.sleep(0.05)
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait()
+        while not self.ended():
+            time.sleep(0.01)
 
     def results(self):
         """A suite that failed without a failed test counts as one."""
@@ -426,7 +461,7 @@ class Run:
             word, counts = "skipped", lines[-1]
         else:
             word = "FAILED " if found.failed else "ok     "
-        print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {counts}", flush=True)
+        print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {self.cpu_s:6.1f} s of a core  {counts}".rstrip(), flush=True)
         for name in found.flaky:
             print(f"        flaky, good at the second try: {name}", flush=True)
         if found.failed:
@@ -439,9 +474,12 @@ def may_start(phase, waiting, running, places):
     if any(need in (p.name for p in [*waiting, *(r.phase for r in running)])
            for need in phase.needs):
         return False
-    if phase.alone or any(r.phase.alone for r in running):
-        return not running
-    return phase.light or sum(not r.phase.light for r in running) < places
+    if phase.idle:
+        return not any(r.phase.quiet for r in running) and sum(r.phase.idle for r in running) < IDLE_PLACES
+    others = [r.phase for r in running if not r.phase.idle]
+    if phase.alone or phase.quiet or any(other.alone or other.quiet for other in others):
+        return not others
+    return phase.light or sum(not other.light for other in others) < places
 
 
 def run_all(phases, places):
@@ -465,7 +503,11 @@ def run_all(phases, places):
                 elif may_start(phase, waiting, running, places):
                     waiting.remove(phase)
                     running.append(Run(phase))
-            for run in [r for r in running if r.finished()]:
+            is_quiet = any(r.phase.quiet for r in running)
+            for run in list(running):
+                if not run.finished():
+                    run.pause(is_quiet and run.phase.idle)
+                    continue
                 running.remove(run)
                 found = run.report()
                 total.passed += found.passed
@@ -488,6 +530,8 @@ def run_all(phases, places):
 def selected(options):
     if options.quick:
         return [phase for phase in PHASES if phase.quick]
+    if options.all:  # what takes ten minutes of both cores begins first
+        return sorted([*PHASES, *CLUSTER], key=lambda phase: phase.name != "kube-tools")
     if not options.phase and not options.cluster:
         return PHASES
     wanted = list(options.phase) or [phase.name for phase in CLUSTER]
@@ -502,6 +546,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="without TensorFlow and sanitizers")
     parser.add_argument("--cluster", action="store_true", help="with Kubernetes, and in virtual machines")
+    parser.add_argument("--all", action="store_true", help="with these, and everything else")
     parser.add_argument("--list", action="store_true", help="name the phases")
     parser.add_argument("phase", nargs="*", help="only these and what they need")
     options = parser.parse_args()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's own checks find what they are there to find."""
+import argparse
 import importlib.util
 import json
 import os
@@ -166,6 +167,63 @@ def test_phase_that_needs_the_cores_runs_alone(check, tmp_path):
     order = (tmp_path / "order").read_text().split()
     at = order.index("start-b")
     assert order[at + 1] == "end-b"
+
+
+def test_phases_that_only_compute_run_beside_those_that_need_the_cores(check, tmp_path):
+    """At the lowest priority; no more of them than there are places."""
+    (tmp_path / "go").touch()
+    look = f"[ ! -e /proc/self/autogroup ] || cat /proc/self/autogroup >{tmp_path}/$0.group; nice >{tmp_path}/$0"
+    wait = f"while [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    phases = [check.Phase(n, f"{look.replace('$0', n)}; {wait}", idle=True) for n in "abc"]
+    phases.append(check.Phase("suite", f"""
+        until [ -s {tmp_path}/a ] && [ -s {tmp_path}/b ]; do sleep 0.05; done
+        [ ! -e {tmp_path}/c ]
+        nice >{tmp_path}/suite
+        rm {tmp_path}/go""", alone=True))
+    assert check.run_all(phases, 1).passed == 4
+    assert [int((tmp_path / n).read_text()) for n in ("a", "b", "c", "suite")] == [19, 19, 19, os.nice(0)]
+    assert all(" nice 19" in file.read_text() for file in tmp_path.glob("*.group"))
+
+
+def test_phases_that_only_compute_pause_while_another_measures(check, tmp_path):
+    ticks, over = tmp_path / "ticks", tmp_path / "over"
+    size = f"$(stat -c %s {ticks})"
+    wait = f"while [ $before = {size} ]; do sleep 0.05; done"
+    phases = [check.Phase("ticks", f"echo >{ticks}; while [ ! -e {over} ]; do echo >>{ticks}; done", idle=True),
+              check.Phase("begun", f"until [ -s {ticks} ]; do sleep 0.05; done; before={size}; {wait}"),
+              # It may tick until the runner has seen to it, not for longer.
+              check.Phase("measures", f"for i in {{1..20}}; do before={size}; sleep 0.5; [ $before != {size} ] || exit 0; done;"
+                          " exit 1", ("begun",), quiet=True),
+              check.Phase("over", f"before={size}; {wait}; touch {over}", ("measures",))]
+    assert check.run_all(phases, 2).names == ()
+
+
+def test_paused_phase_ends_with_the_run(check, tmp_path):
+    run = check.Run(check.Phase("ticks", f"touch {tmp_path}/runs; sleep 60", idle=True))
+    run.pause(True)
+    run.stop()
+    assert run.process.returncode < 0 and run.cpu_s < 5
+
+
+def test_all_are_the_phases_of_both(check):
+    def chosen(**more):
+        options = {"quick": False, "cluster": False, "all": False, "phase": []}
+        return [phase.name for phase in check.selected(argparse.Namespace(**{**options, **more}))]
+    assert sorted(chosen(all=True)) == sorted(check.PHASE)
+    assert set(chosen()) | set(chosen(cluster=True)) == set(check.PHASE)
+
+
+def test_targets_of_tests_are_those_of_other_suites_too(tmp_path):
+    info = tmp_path / "meson-info"
+    info.mkdir()
+    (info / "intro-targets.json").write_text(json.dumps(
+        [{"id": f"{name}@exe", "filename": [f"{tmp_path}/tests/{name}"]} for name in ("one", "two", "both", "lib")]))
+    (info / "intro-tests.json").write_text(json.dumps([
+        {"suite": ["p"], "depends": ["one@exe"]}, {"suite": ["p:pure"], "depends": ["two@exe", "both@exe"]},
+        {"suite": ["p:other"], "depends": ["both@exe", "lib@exe"]}]))
+    assert script("test-targets.py", tmp_path).stdout == "tests/both tests/lib tests/one tests/two\n"
+    assert script("test-targets.py", tmp_path, "pure").stdout == "tests/both tests/lib tests/one\n"
+    assert script("test-targets.py", tmp_path, "pure", "other", "p").returncode == 1
 
 
 def junit(*ends):

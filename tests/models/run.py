@@ -21,7 +21,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 SRC = HERE.parent.parent / "src"
-GUARD_S = 600
+GUARD_S = 1800
 ALL = ""
 
 # Scenarios of gate.c and how many preemptions are tried; ALL: however many.
