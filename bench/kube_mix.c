@@ -372,7 +372,7 @@ static void train(struct mix *m, struct training *t)
     t->examples += dt * EXAMPLES;
 }
 
-/* Who is there for the first step prepares with it, and is in the training before. */
+/* A worker that is there for the first step prepares with it, and is in the training before. */
 static bool is_of_use(const struct training *t, const struct pod *p)
 {
     return p->in_ns && (p->pod->role == KUBE_PS || p->prepare_s <= 0 || t->examples == 0);

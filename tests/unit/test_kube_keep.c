@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who keeps its workers, from whom, and for how long: new workers are dear, as each prepares
+ * Trainings keep their workers, from others, for a time: new workers are dear, as each prepares
  * TensorFlow's functions before it is of use.
  */
 #include "kube_model.h"
@@ -60,7 +60,7 @@ static void who_comes_later_begins_at_once(void **state)
     assert_in_range(workers("k"), 1, 4);
 }
 
-/* What leaves for it counts as free: nobody else gives workers, too, and gets them back. */
+/* Workers that leave for it count as free: nobody else gives workers, too, and gets them back. */
 static void who_begins_takes_as_many_workers_as_it_needs(void **state)
 {
     static const char spec[] = "{\"slots\": 4, \"workers\": {\"max\": 4}}";
