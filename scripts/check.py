@@ -43,7 +43,7 @@ TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
 REASON_MAX = 240    # characters of why a test was not good at its first try
 SECOND_TRY_MAX = 5  # tests of a suite that get a second try
 IDLE_PLACES = 2     # phases of the lowest priority side by side
-IDLE_LIMIT_S = 3000  # for one of these: it gets what others leave
+IDLE_LIMIT_S = 4500  # for one of these: it gets what others leave, on a busy machine nothing for long
 # For bash. The kernel compares the niceness of processes inside a session only where it groups processes by their
 # session (sched_autogroup); the groups have a niceness of their own there.
 LOWEST_PRIORITY = """renice -n 19 $$ >/dev/null
