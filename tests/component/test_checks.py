@@ -451,6 +451,20 @@ def test_comments_open_with_their_subject():
     assert not found
 
 
+@pytest.mark.parametrize("name, others", [
+    ("kwok", {"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/cri-api", "k8s.io/cri-client"}),
+    ("helm", {"github.com/Azure/go-ansiterm", "github.com/spf13/cobra", "github.com/spf13/pflag"})])
+def test_tools_of_kubernetes_share_what_is_compiled(name, others):
+    """Two modules with different versions of a library compile it, and all that uses it, twice: minutes."""
+    def versions(name):
+        text = (ROOT / f"tests/kube/tools/{name}/go.mod").read_text()
+        found = dict(re.findall(r"^(?:require)?\s+(\S+/\S+) (v\S+)", text, re.M))
+        return found | dict(re.findall(r"^(?:replace)?\s+(\S+) => \S+ (v\S+)", text, re.M))
+    kubernetes, own = versions("kubernetes"), versions(name)
+    assert kubernetes["k8s.io/client-go"] == own["k8s.io/client-go"]
+    assert {module for module in kubernetes.keys() & own.keys() if kubernetes[module] != own[module]} == others
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda file: file.stem)
 def test_every_pinned_wheel_has_its_hash(file):
     """One without would make pip refuse the whole file."""

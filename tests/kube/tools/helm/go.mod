@@ -122,3 +122,20 @@ require (
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
+
+// The versions of ../kubernetes/go.mod: what was compiled for it is not compiled again.
+replace (
+	github.com/containerd/errdefs => github.com/containerd/errdefs v1.0.0
+	github.com/cyphar/filepath-securejoin => github.com/cyphar/filepath-securejoin v0.4.1
+	github.com/davecgh/go-spew => github.com/davecgh/go-spew v1.1.1
+	github.com/moby/term => github.com/moby/term v0.5.0
+	github.com/pmezard/go-difflib => github.com/pmezard/go-difflib v1.0.0
+	golang.org/x/crypto => golang.org/x/crypto v0.36.0
+	golang.org/x/net => golang.org/x/net v0.38.0
+	golang.org/x/oauth2 => golang.org/x/oauth2 v0.27.0
+	golang.org/x/sync => golang.org/x/sync v0.12.0
+	golang.org/x/sys => golang.org/x/sys v0.31.0
+	golang.org/x/term => golang.org/x/term v0.30.0
+	golang.org/x/text => golang.org/x/text v0.23.0
+	golang.org/x/time => golang.org/x/time v0.9.0
+)
