@@ -25,6 +25,7 @@ LAYERS = {
     "lib": ("base", "proto", "include", "agent/program_api.h"),
     "runc": ("base",),
     "slurm": ("base",),
+    "dlb": ("base", "include"),
     "tfnode": ("base", "agent/program_api.h"),
     "kube": ("base", "policy", "power", "host"),
     "cli": ("base", "proto", "policy", "power", "host", "sim"),

@@ -23,7 +23,6 @@
 #define TIMEOUT_MS 10000 /* then the task begins without us; tide-slurm takes some 10 ms */
 #define PATH_OF    "helper="
 #define NAME_SIZE  48
-#define TASK_BATCH (-1)
 
 SPANK_PLUGIN(threadtide, 1)
 
