@@ -39,7 +39,7 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
     scdoc"
 docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
-check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libeigen3-dev libtbb-dev musl-tools tzdata openssl
+check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools tzdata openssl
     libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
