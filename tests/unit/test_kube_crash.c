@@ -4,8 +4,9 @@
  * Kubernetes nodes, quotas, foreign pods and faults on a small cluster (kube_model.h).
  */
 #include "kube_model.h"
+#include "sanitized.h"
 
-#define WORLDS  25
+#define WORLDS  ((unsigned)TIMES(25))
 #define SECONDS 40
 #define JOBS    4
 #define CALM    240 /* seconds without disturbance */
