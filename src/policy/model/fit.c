@@ -3,14 +3,14 @@
 
 #include <string.h>
 
-#define SAMPLE       16            /* of evidence */
+#define SAMPLE       FIT_SAMPLE
 #define EVIDENCE_MAX (16 * SAMPLE) /* further samples of one count add nothing */
 #define NOISE_FIRST  30            /* permille, assumed at first */
 #define FEW          3             /* samples whose median stands for a count without history */
 #define SETTLED      8             /* samples of a visit: later differences are drift */
-#define FAR_PERMILLE 200           /* a larger deviation is not noise */
-#define MANY         4             /* this many far samples in a row are no outliers */
-#define Q            20            /* bits behind the binary point in the least squares */
+#define FAR_PERMILLE FIT_FAR_PERMILLE
+#define MANY         4  /* this many far samples in a row are no outliers */
+#define Q            20 /* bits behind the binary point in the least squares */
 #define Q_ONE        (INT64_C(1) << Q)
 #define Q_LIMIT      (INT64_C(1) << 31) /* of a coefficient: products of two fit in 63 bits */
 #define SLOWEST      (Q_ONE >> 10)      /* relative to the fastest count */
@@ -18,7 +18,7 @@
 
 /* ---- samples --------------------------------------------------------------------------------- */
 
-static uint32_t evidence_of(const struct fit_count *count, uint64_t now_ns)
+uint32_t fit_evidence(const struct fit_count *count, uint64_t now_ns)
 {
     uint64_t halvings = now_ns > count->last_ns ? (now_ns - count->last_ns) / FIT_HALF_LIFE_NS : 0;
 
@@ -38,7 +38,7 @@ static struct fit_count *least_known(struct fit *fit, uint64_t now_ns)
     struct fit_count *least = &fit->count[0];
 
     for (unsigned i = 1; i < FIT_COUNTS; i++)
-        if (evidence_of(&fit->count[i], now_ns) < evidence_of(least, now_ns))
+        if (fit_evidence(&fit->count[i], now_ns) < fit_evidence(least, now_ns))
             least = &fit->count[i];
     return least;
 }
@@ -160,7 +160,7 @@ void fit_add(struct fit *fit, uint64_t now_ns, uint32_t threads, uint64_t rate)
     if (++fit->visit == UINT32_MAX)
         fit->visit = 2 * FIT_RECENT; /* well into the visit; only that matters */
     here = find_count(fit, threads);
-    evidence = here ? evidence_of(here, now_ns) : 0;
+    evidence = here ? fit_evidence(here, now_ns) : 0;
     if (evidence) {
         here->evidence = evidence;
         update(fit, here, rate);
@@ -372,7 +372,7 @@ static void set_up(const struct fit *fit, uint64_t now_ns, struct system *ret)
 
     for (unsigned i = 0; i < FIT_COUNTS; i++) {
         const struct fit_count *count = &fit->count[i];
-        uint32_t evidence = evidence_of(count, now_ns);
+        uint32_t evidence = fit_evidence(count, now_ns);
 
         if (evidence == 0)
             continue;
@@ -453,7 +453,7 @@ bool fit_solve(const struct fit *fit, uint64_t now_ns, struct fit_model *ret_mod
     return true;
 }
 
-static uint64_t time_with(const struct fit_model *model, uint64_t threads)
+uint64_t fit_time(const struct fit_model *model, uint64_t threads)
 {
     return FIT_ONE - model->parallel + model->parallel / threads +
            model->contention * (threads - 1);
@@ -462,7 +462,7 @@ static uint64_t time_with(const struct fit_model *model, uint64_t threads)
 void fit_table(const struct fit_model *model, uint32_t count, uint32_t *ret_table)
 {
     for (uint32_t k = 1; k <= count; k++) {
-        uint64_t time = time_with(model, k);
+        uint64_t time = fit_time(model, k);
         uint64_t speed = 1000 * FIT_ONE / (time ? time : 1);
 
         speed = speed < 1000ull * k ? speed : 1000ull * k; /* rounding down made it too large */
@@ -486,8 +486,8 @@ static uint32_t loss_permille(const struct fit_model *model, uint32_t have, uint
 
     if (!model)
         return 1000 * (have - to) / have;
-    fast = time_with(model, have);
-    slow = time_with(model, to);
+    fast = fit_time(model, have);
+    slow = fit_time(model, to);
     return slow > fast ? (uint32_t)(1000 - 1000 * fast / slow) : 0;
 }
 
@@ -506,7 +506,7 @@ static uint32_t choose(struct fit *fit, const struct fit_model *model, uint64_t 
             loss_permille(model, have, candidates[i]) > EXPLORE_LOSS)
             continue;
         count = find_count(fit, candidates[i]);
-        evidence = count ? evidence_of(count, now_ns) : 0;
+        evidence = count ? fit_evidence(count, now_ns) : 0;
         if (evidence < best_evidence) {
             best = candidates[i];
             best_evidence = evidence;

@@ -28,6 +28,8 @@
 #define FIT_RATE_MAX     (UINT64_C(1) << 38) /* faster samples are ignored, too: choose the unit */
 #define FIT_HALF_LIFE_NS (UINT64_C(600) * 1000000000) /* evidence halves in this time */
 #define FIT_ONE          (UINT64_C(1) << 30)          /* stands for 1 in a model's fractions */
+#define FIT_SAMPLE       16                           /* evidence of one sample */
+#define FIT_FAR_PERMILLE 200                          /* a larger deviation is not noise */
 
 struct fit_count {
     uint64_t rate;
@@ -72,6 +74,12 @@ void fit_forget(struct fit *fit);
 
 /* Returns false with fewer than two counts, and when no curve of this kind passes near them. */
 bool fit_solve(const struct fit *fit, uint64_t now_ns, struct fit_model *ret_model);
+
+/* Returns the evidence for @count at @now_ns; 0: nothing is known of it. */
+uint32_t fit_evidence(const struct fit_count *count, uint64_t now_ns);
+
+/* Returns the time per unit with @threads, relative to FIT_ONE with one thread. */
+uint64_t fit_time(const struct fit_model *model, uint64_t threads);
 
 /* Writes the speed with 1 … @count threads relative to one, in thousandths, none of them 0. */
 void fit_table(const struct fit_model *model, uint32_t count, uint32_t *ret_table);
