@@ -105,6 +105,20 @@ static int set_history(struct config *c, const char *value, struct error *err)
     return 0;
 }
 
+static const char *const curves_modes[] = {"keep", "share", "none"};
+static_assert(ARRAY_LEN(curves_modes) == CURVES_NONE + 1, "a mode without a name");
+
+static int set_curves(struct config *c, const char *value, struct error *err)
+{
+    for (unsigned i = 0; i < ARRAY_LEN(curves_modes); i++) {
+        if (strcmp(value, curves_modes[i]) == 0) {
+            c->curves = (enum curves_mode)i;
+            return 0;
+        }
+    }
+    return refuse(value, "keep, share or none", err);
+}
+
 static int set_memory(struct config *c, const char *value, struct error *err)
 {
     uint64_t bytes = CONFIG_MEMORY_MACHINE;
@@ -347,6 +361,7 @@ static const struct {
     {"engines", NULL, set_engines},
     {"admin-group", "tide-admin", set_admin_group},
     {"history", HISTORY, set_history},
+    {"curves", "keep", set_curves},
     {"memory", NULL, set_memory},
     {"user-weights", NULL, set_user_weights},
     {"user-cores", "none", set_user_cores},
@@ -590,6 +605,7 @@ void config_print(const struct config *c, FILE *out)
         fprintf(out, "history=%u\n", c->history_mib);
     else
         fprintf(out, "history=none\n");
+    fprintf(out, "curves=%s\n", curves_modes[c->curves]);
 }
 
 gid_t config_group(const char *name)

@@ -29,6 +29,13 @@
 #define CONFIG_MODEL_MAX       128
 #define CONFIG_POWER_MAX       256 /* of the list of sensors, and of the directory with their files */
 
+/* Speed-up curves of earlier runs. */
+enum curves_mode {
+    CURVES_KEEP,  /* each user's for that user's next runs */
+    CURVES_SHARE, /* for everybody's */
+    CURVES_NONE,
+};
+
 /* A user with a weight of its own. */
 struct config_user {
     char name[CONFIG_GROUP_MAX]; /* or number */
@@ -44,6 +51,7 @@ struct config {
     uint32_t history_mib; /* 0: no history */
     enum placement placement;
     bool lend_idle; /* idle cores, as extra threads */
+    enum curves_mode curves;
     bool engines_said;
     unsigned n_engines; /* sockets of container engines */
     char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];

@@ -24,6 +24,7 @@
 #include "daemon/plan/plan.h"
 #include "daemon/plan/wait.h"
 #include "daemon/record/chronicle.h"
+#include "daemon/record/curves.h"
 #include "daemon/record/energy_file.h"
 #include "daemon/record/energy_history.h"
 #include "daemon/record/history.h"
@@ -59,12 +60,17 @@ struct top {
 };
 
 /* Called in this order. Containers get their own limits back after all of them. */
-static const struct job_observer *const observers[] = {
-    &chronicle_observer,      &store_observer,
-    &agent_socket_observer,   &actuate_observer,
-    &wait_observer,           &containers_observer,
-    &metrics_observer,        &meter_observer,
-    &energy_history_observer, NULL};
+static const struct job_observer *const observers[] = {&chronicle_observer,
+                                                       &store_observer,
+                                                       &agent_socket_observer,
+                                                       &actuate_observer,
+                                                       &wait_observer,
+                                                       &containers_observer,
+                                                       &metrics_observer,
+                                                       &meter_observer,
+                                                       &energy_history_observer,
+                                                       &curves_observer,
+                                                       NULL};
 
 static struct top *top_of(struct daemon *d)
 {
@@ -104,6 +110,7 @@ static void on_store(struct daemon *d)
 {
     plan_finish(d);
     chronicle_look(d);
+    curves_look(d);
     store_save(d);
     sd_event_source_set_enabled(top_of(d)->tick, d->jobs->n || containers_pending(d->containers) ||
                                                          chronicle_pending(d)
@@ -157,6 +164,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     idle_tick(d->idle);
     containers_tick(d->containers);
     chronicle_look(d);
+    curves_look(d);
     store_tick(d);
     energy_file_tick(d->energy_file);
     energy_history_tick(d, false);
@@ -473,6 +481,8 @@ static void begin_record(struct daemon *d)
     if (events_new(d, &d->events) < 0 ||
         (mib && history_new(state_directory(d), mib, &d->history) < 0))
         daemon_log("out of memory: events or the history of jobs are not recorded");
+    if (curves_new(state_directory(d), &d->curves) < 0)
+        daemon_log("out of memory: no speed-up curves are kept");
 }
 
 /* After the account of energy of the earlier daemon was read: its energy has a row already. */
@@ -571,6 +581,7 @@ static void end(struct top *t)
         job_free(d->jobs->first);
     d->energy_history = energy_history_free(d->energy_history);
     d->history = history_free(d->history);
+    d->curves = curves_free(d->curves);
     d->containers = containers_free(d->containers);
     d->agent_socket = agent_socket_free(d->agent_socket);
     d->machine_share = machine_share_free(d->machine_share);

@@ -30,6 +30,7 @@ struct adoption;
 struct api;
 struct chronicle;
 struct agent_socket;
+struct curves;
 struct guardian;
 struct balance;
 struct idle;
@@ -92,6 +93,7 @@ struct daemon {
     struct history *history;               /* NULL: no history */
     struct energy_history *energy_history; /* NULL: none */
     struct chronicle *chronicle;
+    struct curves *curves; /* of earlier runs; NULL: none */
     struct store *store;
     struct waits *waits;
     struct adoption *adoptions; /* waiting for an engine */

@@ -238,6 +238,110 @@ static void what_resizes_take_is_smoothed(void **state)
     assert_int_equal(speed_resize_ns(&job[0]), 7 * NS_PER_MS);
 }
 
+/* ---- earlier runs ---------------------------------------------------------------------------- */
+
+/* The prior that a run at 1, 2, 4 and 8 threads leaves behind. */
+static struct prior of_earlier_run(double fraction)
+{
+    struct prior prior;
+
+    begin(1, "equal");
+    parallel[0] = fraction;
+    assert_false(speed_learnt(&job[0], now, &prior));
+    for (uint32_t k = 1; k <= CORES; k *= 2) {
+        pin(0, k);
+        run(8);
+    }
+    assert_true(speed_learnt(&job[0], now, &prior));
+    return prior;
+}
+
+static void a_run_begins_with_the_curve_of_earlier_ones(void **state)
+{
+    struct prior prior = of_earlier_run(0.9);
+
+    begin(1, "equal");
+    process[0].progress_total = 1000000;
+    units_per_s[0] = 300; /* another input */
+    speed_recall(&job[0], &prior, false, now);
+    assert_true(fabs(found(0) - 0.9) < 0.02);
+    assert_true(speed_remaining_ns(&job[0]) == POLICY_UNKNOWN); /* no rate yet */
+    run(4);
+    assert_true(fabs(found(0) - 0.9) < 0.02);
+    assert_true(speed_recalled(&job[0]));
+    assert_true(fabs((double)speed_remaining_ns(&job[0]) / NS_PER_S /
+                         ((1000000 - done[0]) / units_per_s[0]) -
+                     1) < 0.05);
+}
+
+/* Two programs whose curves are known are given the right cores without an experiment. */
+static void decisions_rest_on_it_at_once(void **state)
+{
+    struct prior poor = of_earlier_run(0.3), good = of_earlier_run(0.99);
+
+    begin(2, "throughput");
+    parallel[0] = 0.3;
+    parallel[1] = 0.99;
+    speed_recall(&job[0], &poor, false, now);
+    speed_recall(&job[1], &good, true, now);
+    run(30);
+    assert_in_range(job[0].wanted.share, 1, 2);
+    assert_int_equal(job[1].wanted.share, CORES - job[0].wanted.share);
+}
+
+static void a_curve_that_is_wrong_by_now_is_dropped(void **state)
+{
+    struct prior prior = of_earlier_run(0.9), next;
+
+    begin(1, "equal");
+    parallel[0] = 0.2;
+    speed_recall(&job[0], &prior, false, now);
+    pin(0, 8);
+    run(8);
+    assert_true(speed_recalled(&job[0]));
+    pin(0, 1);
+    run(8);
+    assert_false(speed_recalled(&job[0]));
+    assert_int_equal(job[0].observed.speed.earlier, SPEED_EARLIER_REFUTED);
+    assert_true(fabs(found(0) - 0.2) < 0.03);
+    assert_true(speed_learnt(&job[0], now, &next));
+    assert_int_equal(next.count, 2); /* nothing of the old one */
+}
+
+/* Another user's measurements never become this user's own. */
+static void a_shared_curve_is_not_handed_on(void **state)
+{
+    struct prior prior = of_earlier_run(0.9), next;
+
+    for (int shared = 0; shared < 2; shared++) {
+        begin(1, "equal");
+        speed_recall(&job[0], &prior, shared, now);
+        pin(0, 3);
+        run(8);
+        assert_false(speed_learnt(&job[0], now, &next)); /* one count */
+        pin(0, 6);
+        run(8);
+        assert_true(speed_recalled(&job[0]));
+        assert_true(speed_learnt(&job[0], now, &next));
+        assert_int_equal(next.count, shared ? 2 : 6);
+    }
+}
+
+static void another_unit_keeps_the_shape(void **state)
+{
+    struct prior prior = of_earlier_run(0.9);
+
+    begin(1, "equal");
+    speed_recall(&job[0], &prior, false, now);
+    run(10);
+    process[0].progress_total = 1000000; /* steps from now on */
+    units_per_s[0] = 5;
+    done[0] = 1;
+    run(1);
+    assert_true(fabs(found(0) - 0.9) < 0.02);
+    assert_true(speed_recalled(&job[0]));
+}
+
 /* ---- experiments and decisions --------------------------------------------------------------- */
 
 /* Runs until an experiment begins; how many seconds that took, 0: none within @seconds. */
@@ -331,6 +435,11 @@ int main(void)
         cmocka_unit_test(a_program_that_begins_to_report_is_learnt_anew),
         cmocka_unit_test(the_work_left_is_told_as_time_with_one_thread),
         cmocka_unit_test(what_resizes_take_is_smoothed),
+        cmocka_unit_test(a_run_begins_with_the_curve_of_earlier_ones),
+        cmocka_unit_test(decisions_rest_on_it_at_once),
+        cmocka_unit_test(a_curve_that_is_wrong_by_now_is_dropped),
+        cmocka_unit_test(a_shared_curve_is_not_handed_on),
+        cmocka_unit_test(another_unit_keeps_the_shape),
         cmocka_unit_test(experiments_are_for_policies_that_go_by_curves),
         cmocka_unit_test(an_experiment_is_short_and_ends_with_an_order),
         cmocka_unit_test(the_minimum_holds_in_experiments),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run takes over from the curves of earlier ones, and when it no longer does. */
+/* Curves of earlier runs: what a run takes over from them, and when it no longer does. */
 #include "policy/model/prior.h"
 
 #include <math.h>

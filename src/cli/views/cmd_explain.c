@@ -127,7 +127,7 @@ static void print_speedup(const json_t *speedup)
 {
     const json_t *table = json_object_get(speedup, "table");
     size_t count = json_array_size(table);
-    const char *before = "  speed-up:";
+    const char *before = "  speed-up:", *earlier = member_text(speedup, "earlier");
 
     if (count < 2)
         return;
@@ -135,8 +135,11 @@ static void print_speedup(const json_t *speedup)
         printf("%s %.1f with %zu", before, json_number_value(json_array_get(table, k - 1)), k);
         before = ",";
     }
-    printf(" threads; confidence %.0f %% after %ld different numbers of threads\n",
-           100 * member_number(speedup, "confidence"), member_long(speedup, "counts"));
+    printf(" threads; confidence %.0f %% after %ld different numbers of threads%s\n",
+           100 * member_number(speedup, "confidence"), member_long(speedup, "counts"),
+           strcmp(earlier, "own") == 0      ? ", with those of earlier runs"
+           : strcmp(earlier, "shared") == 0 ? ", with those of another user's runs"
+                                            : "");
 }
 
 static void print_changes(const json_t *changes)

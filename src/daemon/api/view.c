@@ -215,7 +215,14 @@ json_t *view_job(const struct job *j, const struct caller *who)
     return view;
 }
 
-/* The speed-up curve that was measured, or null. */
+static json_t *earlier_of(const struct speed *s)
+{
+    return s->earlier == SPEED_EARLIER_OWN      ? json_string("own")
+           : s->earlier == SPEED_EARLIER_SHARED ? json_string("shared")
+                                                : json_null();
+}
+
+/* The speed-up curve that was measured, in this run or in earlier ones, or null. */
 static json_t *view_speedup(const struct job *j)
 {
     const struct speed *s = &j->observed.speed;
@@ -229,11 +236,11 @@ static json_t *view_speedup(const struct job *j)
     list = json_array();
     for (uint32_t k = 0; k < count; k++)
         json_array_append_new(list, json_real(table[k] / 1000.0));
-    return json_pack("{s:o,s:f,s:f,s:f,s:i,s:f}", "table", list, "parallel",
+    return json_pack("{s:o,s:f,s:f,s:f,s:i,s:o,s:f}", "table", list, "parallel",
                      (double)s->model.parallel / FIT_ONE, "contention",
                      (double)s->model.contention / FIT_ONE, "confidence",
                      s->model.confidence_permille / 1000.0, "counts", (int)s->model.counts,
-                     "resize_us", (double)speed_resize_ns(j) / 1000);
+                     "earlier", earlier_of(s), "resize_us", (double)speed_resize_ns(j) / 1000);
 }
 
 json_t *view_changes(const struct job *j)

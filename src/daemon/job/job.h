@@ -199,6 +199,15 @@ struct job_extras {
     uint64_t looked_ns, cpu_ns, wait_ns, units, units_ns, rate;
 };
 
+/* Which program it runs, for the curves of earlier runs. Written by record/curves.c. */
+struct job_program {
+    bool looked, known;
+    bool refuted;   /* and the curve of earlier runs is forgotten */
+    pid_t pid;      /* of the process that runs it */
+    uint64_t hash;  /* where known: job/program.h */
+    uint64_t at_ns; /* the last look at what was learnt */
+};
+
 /*
  * Limits in place, and acknowledgements. Written by the modules that set them: implementations of
  * `confine` (confine/, containers/), link/target.c (commanded), and plan/ for refusals and delays.
@@ -243,6 +252,7 @@ struct job {
     struct job_wanted wanted;
     struct job_extras extras;
     struct job_placed placed;
+    struct job_program program;
 
     struct change changes[JOB_CHANGES_MAX];
     unsigned n_changes; /* of all time; the newest is changes[(n-1) % JOB_CHANGES_MAX] */

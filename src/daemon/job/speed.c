@@ -64,6 +64,22 @@ static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t
     s->crowded = is_crowded(j->daemon);
 }
 
+static bool is_recalled(const struct speed *s)
+{
+    return s->earlier == SPEED_EARLIER_OWN || s->earlier == SPEED_EARLIER_SHARED;
+}
+
+static void solve(struct speed *s, uint64_t now)
+{
+    if (is_recalled(s) && prior_disagrees(&s->fit, &s->prior, now))
+        s->earlier = SPEED_EARLIER_REFUTED;
+    s->known = is_recalled(s);
+    if (s->known)
+        prior_solve(&s->fit, &s->prior, now, &s->model);
+    else
+        s->known = fit_solve(&s->fit, now, &s->model);
+}
+
 static void take_sample(struct job *j, uint64_t now, uint64_t units)
 {
     struct speed *s = &j->observed.speed;
@@ -77,15 +93,15 @@ static void take_sample(struct job *j, uint64_t now, uint64_t units)
     if (s->crowded || is_crowded(j->daemon))
         return;
     fit_add(&s->fit, now, s->threads, s->rate);
-    s->known = fit_solve(&s->fit, now, &s->model);
+    solve(s, now);
 }
 
 /* The unit changed: no earlier measurement applies. */
-static void begin_anew(struct speed *s, bool own)
+static void begin_anew(struct speed *s, bool own, uint64_t now)
 {
     fit_forget(&s->fit);
     s->own = own;
-    s->known = false;
+    solve(s, now);
     s->rate = 0;
     s->begin_ns = 0;
 }
@@ -102,7 +118,7 @@ static bool sample(struct job *j, uint64_t now)
     uint64_t units = units_of(j, &own);
 
     if (own != s->own)
-        begin_anew(s, own);
+        begin_anew(s, own, now);
     if (s->begin_ns == 0 || threads != s->threads || units < s->last_units) {
         begin_sample(j, now, threads, units);
         s->exact = false;
@@ -168,6 +184,32 @@ void speed_heartbeat(struct job *j, uint64_t now)
         daemon_changed(j->daemon);
 }
 
+/* ---- earlier and later runs ------------------------------------------------------------------ */
+
+void speed_recall(struct job *j, const struct prior *prior, bool shared, uint64_t now)
+{
+    struct speed *s = &j->observed.speed;
+
+    s->prior = *prior;
+    s->earlier = shared ? SPEED_EARLIER_SHARED : SPEED_EARLIER_OWN;
+    solve(s, now);
+    if (is_news(s) && j->daemon->jobs->by_curves)
+        daemon_changed(j->daemon);
+}
+
+bool speed_recalled(const struct job *j)
+{
+    return is_recalled(&j->observed.speed);
+}
+
+bool speed_learnt(const struct job *j, uint64_t now, struct prior *ret)
+{
+    const struct speed *s = &j->observed.speed;
+
+    /* A user's row holds what that user's runs have measured, and nothing of a shared one. */
+    return prior_learn(&s->fit, s->earlier == SPEED_EARLIER_OWN ? &s->prior : NULL, now, ret);
+}
+
 /* ---- what is known --------------------------------------------------------------------------- */
 
 void speed_resized(struct job *j, uint64_t latency_ns)
@@ -209,7 +251,9 @@ uint64_t speed_remaining_ns(const struct job *j)
     if (!s->own || s->rate == 0)
         return UINT64_MAX;
     /* Without a curve, assumes that speed is in proportion to threads. */
-    one = s->known ? (double)s->model.rate_one : (double)s->rate / s->rate_of;
+    one = !s->known           ? (double)s->rate / s->rate_of
+          : s->model.rate_one ? (double)s->model.rate_one
+                              : (double)s->rate * (double)fit_time(&s->model, s->rate_of) / FIT_ONE;
     time = (double)left * SPEED_RATE / one * NS_PER_S;
     return time < (double)INT64_MAX ? (uint64_t)time : INT64_MAX;
 }

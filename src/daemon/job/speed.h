@@ -8,12 +8,14 @@
  * for the same work with any number of threads. While jobs have more threads than cores, a rate
  * shows progress but says nothing of the curve.
  *
- * Daemon's event loop only; part of each job. Fed by agent.c and plan.c, read by decision.c,
- * view.c.
+ * A job of a program that ran before begins with the curve of those runs, until it disagrees.
+ *
+ * Daemon's event loop only; part of each job. Fed by agent.c, plan.c and curves.c, read by
+ * decision.c, view.c.
  */
 #pragma once
 
-#include "policy/model/fit.h"
+#include "policy/model/prior.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,8 +24,17 @@
 
 struct job;
 
+enum speed_earlier {
+    SPEED_EARLIER_NONE,
+    SPEED_EARLIER_OWN,    /* of the same user */
+    SPEED_EARLIER_SHARED, /* of another user */
+    SPEED_EARLIER_REFUTED,
+};
+
 struct speed {
     struct fit fit;
+    struct prior prior; /* of earlier runs */
+    enum speed_earlier earlier;
     struct fit_model model; /* fitted with the last sample */
     struct fit_model told;  /* given to the last snapshot */
     bool known, told_known;
@@ -40,6 +51,15 @@ struct speed {
     uint64_t beat_ns;   /* last heartbeat */
     uint64_t resize_ns; /* duration of a resize, smoothed; 0: not measured */
 };
+
+/* Begins with the curve of earlier runs of the program. */
+void speed_recall(struct job *j, const struct prior *prior, bool shared, uint64_t now);
+
+/* Whether the curve comes from earlier runs, alone or with what this one measured. */
+bool speed_recalled(const struct job *j);
+
+/* The beginning for later runs; false: nothing is known yet. */
+bool speed_learnt(const struct job *j, uint64_t now, struct prior *ret);
 
 /* An agent of the job has reported. */
 void speed_heartbeat(struct job *j, uint64_t now);
