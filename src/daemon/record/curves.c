@@ -38,6 +38,9 @@ static const char *const statement_text[] = {
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
 
+static const struct database_form form = {curves_steps, ARRAY_LEN(curves_steps), statement_text,
+                                          STATEMENT_MAX, 256};
+
 struct row {
     struct curves_key key;
     struct prior prior; /* count 0: the row is free */
@@ -56,22 +59,13 @@ struct curves {
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void close_file(struct curves *c)
-{
-    for (unsigned i = 0; i < STATEMENT_MAX; i++) {
-        sqlite3_finalize(c->statement[i]);
-        c->statement[i] = NULL;
-    }
-    database_close(&c->file);
-}
-
 static void give_up(struct curves *c, int code)
 {
     if (!c->failed)
         daemon_log("cannot keep speed-up curves in %s: %s; the jobs go on", c->file.path,
                    database_why(&c->file, code));
     c->failed = true;
-    close_file(c);
+    database_close(&c->file);
     c->retry_ns = clock_now_ns() + CURVES_RETRY_NS;
 }
 
@@ -134,16 +128,6 @@ static int read_rows(struct curves *c)
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-static int prepare(struct curves *c)
-{
-    int r = SQLITE_OK;
-
-    for (unsigned i = 0; r == SQLITE_OK && i < STATEMENT_MAX; i++)
-        r = sqlite3_prepare_v3(c->file.db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
-                               &c->statement[i], NULL);
-    return r;
-}
-
 /* Puts down all that is in memory: the file is a new one. */
 static void write_all_anew(struct curves *c)
 {
@@ -154,34 +138,25 @@ static void write_all_anew(struct curves *c)
     c->dirty = true;
 }
 
-static int open_and_read(struct curves *c, bool *ret_aside)
+static int open_and_read(struct curves *c)
 {
-    struct database_steps steps = {curves_steps, curves_version};
-    int r = database_open(&c->file, steps, PAGES_MAX, ret_aside);
+    int r = database_open(&c->file);
 
-    if (r == SQLITE_OK)
-        r = prepare(c);
-    if (r == SQLITE_OK && !c->read)
-        r = read_rows(c);
-    return r;
+    return r == SQLITE_OK && !c->read ? read_rows(c) : r;
 }
 
 void curves_open(struct curves *c, bool at_once)
 {
-    bool aside = false;
     int r;
 
     if (c->file.db || (!at_once && clock_now_ns() < c->retry_ns))
         return;
-    r = open_and_read(c, &aside);
-    if (database_is_damage(r) && !aside) { /* found only as it was read */
-        close_file(c);
+    r = open_and_read(c);
+    if (database_is_damage(r)) {
         database_move_aside(&c->file);
-        r = open_and_read(c, &aside);
-        aside = true;
-    }
-    if (aside)
+        r = open_and_read(c);
         write_all_anew(c);
+    }
     if (r != SQLITE_OK) {
         give_up(c, r);
         return;
@@ -240,7 +215,6 @@ void curves_write(struct curves *c)
         return;
     r = write_batch(c);
     if (database_is_damage(r)) {
-        close_file(c);
         database_move_aside(&c->file);
         write_all_anew(c);
         curves_open(c, true);
@@ -487,6 +461,10 @@ int curves_new(const char *dir, struct curves **ret)
 
     if (!c)
         return -ENOMEM;
+    c->file.form = &form;
+    c->file.statement = c->statement;
+    c->file.pages_max = PAGES_MAX;
+    c->file.journal_pages = DATABASE_WAL_PAGES;
     snprintf(c->file.path, sizeof(c->file.path), "%s/" CURVES_FILE, dir);
     *ret = c;
     return 0;
@@ -497,7 +475,7 @@ struct curves *curves_free(struct curves *c)
     if (!c)
         return NULL;
     curves_write(c);
-    close_file(c);
+    database_close(&c->file);
     free(c);
     return NULL;
 }

@@ -56,5 +56,5 @@ void curves_keep(struct curves *c, const struct curves_key *key, const struct pr
 void curves_forget(struct curves *c, const struct curves_key *key);
 void curves_write(struct curves *c); /* what has changed, at once */
 
-extern const char *const curves_steps[]; /* as struct database_steps has them */
+extern const char *const curves_steps[]; /* as struct database_form has them */
 extern const unsigned curves_version;

@@ -10,8 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define WAL_PAGES 128 /* copied in one checkpoint: about a millisecond of the loop */
-
 static int make_file(const char *path)
 {
     _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -42,7 +40,7 @@ static int read_version(struct database *d, unsigned *ret)
 }
 
 /* All steps or none: a daemon that is killed in between leaves the old version intact. */
-static int upgrade(struct database *d, struct database_steps steps)
+static int upgrade(struct database *d)
 {
     char pragma[48];
     unsigned version = 0;
@@ -50,44 +48,63 @@ static int upgrade(struct database *d, struct database_steps steps)
 
     if (r == SQLITE_OK)
         r = read_version(d, &version);
-    if (r == SQLITE_OK && version > steps.n) {
+    if (r == SQLITE_OK && version > d->form->version) {
         d->refusal = "a newer version of tided wrote it";
         return SQLITE_CANTOPEN;
     }
-    for (; r == SQLITE_OK && version < steps.n; version++)
-        r = database_run(d, steps.sql[version]);
-    snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %u", steps.n);
+    d->made += version == 0;
+    for (; r == SQLITE_OK && version < d->form->version; version++)
+        r = database_run(d, d->form->steps[version]);
+    snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %u", d->form->version);
     if (r == SQLITE_OK)
         r = database_run(d, pragma);
     return r == SQLITE_OK ? database_run(d, "COMMIT") : r;
 }
 
-static int open_file(struct database *d, struct database_steps steps, int pages_max)
+int database_open_file(const char *path, sqlite3 **ret, int *ret_errno)
 {
-    char settings[400];
-    int r = make_file(d->path);
+    int r = make_file(path);
 
-    d->refusal = r == -EPERM ? "it is no plain file of this user" : r < 0 ? strerror(-r) : NULL;
+    *ret_errno = -r;
     if (r < 0)
         return SQLITE_CANTOPEN;
-    r = sqlite3_open_v2(d->path, &d->db,
+    r = sqlite3_open_v2(path, ret,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
     if (r != SQLITE_OK)
         return r;
-    sqlite3_extended_result_codes(d->db, 1);
+    sqlite3_extended_result_codes(*ret, 1);
     /* Only our statements run on the file, whatever somebody has made of its schema. */
-    sqlite3_db_config(d->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(d->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(d->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(d->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(*ret, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    return SQLITE_OK;
+}
+
+int database_open(struct database *d)
+{
+    char settings[400];
+    int error, r = database_open_file(d->path, &d->db, &error);
+
+    d->refusal = error == EPERM ? "it is no plain file of this user"
+                 : error        ? strerror(error)
+                                : NULL;
+    if (r != SQLITE_OK)
+        return r;
     snprintf(settings, sizeof(settings),
              "PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = %d;"
              "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d;"
              "PRAGMA journal_size_limit = %d; PRAGMA max_page_count = %d; PRAGMA mmap_size = 0;"
-             "PRAGMA cache_size = -256; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON",
-             DATABASE_PAGE_BYTES, WAL_PAGES, WAL_PAGES * DATABASE_PAGE_BYTES, pages_max);
+             "PRAGMA cache_size = -%d; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON",
+             DATABASE_PAGE_BYTES, DATABASE_WAL_PAGES, d->journal_pages * DATABASE_PAGE_BYTES,
+             d->pages_max, d->form->cache_kib);
     r = database_run(d, settings);
-    return r == SQLITE_OK ? upgrade(d, steps) : r;
+    if (r == SQLITE_OK)
+        r = upgrade(d);
+    for (unsigned i = 0; r == SQLITE_OK && i < d->form->statements; i++)
+        r = sqlite3_prepare_v3(d->db, d->form->text[i], -1, SQLITE_PREPARE_PERSISTENT,
+                               &d->statement[i], NULL);
+    return r;
 }
 
 bool database_is_damage(int code)
@@ -100,35 +117,32 @@ bool database_is_damage(int code)
 }
 
 /* Only one damaged file is kept: a disk that breaks every file shall not fill up with them. */
-void database_move_aside(struct database *d)
+void database_rename_aside(const char *path)
 {
     static const char *const endings[] = {"", "-wal"};
     char from[PATH_MAX + 8], to[PATH_MAX + 16];
 
-    database_close(d);
     for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
-        snprintf(from, sizeof(from), "%s%s", d->path, endings[i]);
-        snprintf(to, sizeof(to), "%s.corrupt%s", d->path, endings[i]);
+        snprintf(from, sizeof(from), "%s%s", path, endings[i]);
+        snprintf(to, sizeof(to), "%s.corrupt%s", path, endings[i]);
         unlink(to);
         if (rename(from, to) < 0 && errno != ENOENT)
             unlink(from);
     }
 }
 
-int database_open(struct database *d, struct database_steps steps, int pages_max, bool *ret_aside)
+void database_move_aside(struct database *d)
 {
-    int r = open_file(d, steps, pages_max);
-
-    if (r != SQLITE_OK && database_is_damage(r)) {
-        database_move_aside(d);
-        *ret_aside = true;
-        r = open_file(d, steps, pages_max);
-    }
-    return r;
+    database_close(d);
+    database_rename_aside(d->path);
 }
 
 void database_close(struct database *d)
 {
+    for (unsigned i = 0; i < d->form->statements; i++) {
+        sqlite3_finalize(d->statement[i]);
+        d->statement[i] = NULL;
+    }
     sqlite3_close(d->db);
     d->db = NULL;
 }

@@ -14,26 +14,34 @@
 #include <stdbool.h>
 
 #define DATABASE_PAGE_BYTES 4096
+#define DATABASE_WAL_PAGES  128 /* copied in one checkpoint: about a millisecond of the loop */
 
+/* How a file is made. */
+struct database_form {
+    const char *const *steps; /* statements that turn version K of the schema into K+1 */
+    unsigned version;         /* number of steps */
+    const char *const *text;  /* of the statements that are prepared */
+    unsigned statements;
+    int cache_kib;
+};
+
+/* Its owner sets all but the first three. */
 struct database {
     sqlite3 *db;         /* NULL: not open */
     const char *refusal; /* why we, not SQLite, refuse to open it */
+    unsigned made;       /* how often its schema was made anew */
+    const struct database_form *form;
+    sqlite3_stmt **statement; /* room for the prepared ones */
+    int pages_max, journal_pages;
     char path[PATH_MAX];
 };
 
-/* Statements that turn version K of the schema into version K+1. */
-struct database_steps {
-    const char *const *sql;
-    unsigned n;
-};
-
 /*
- * Opens or makes the file, at most @pages_max pages large. Returns an SQLite code; a file that a
- * newer version of tided wrote is left alone. A damaged file is moved aside and replaced once, and
- * *ret_aside, which may be set already, is then true.
+ * Opens or makes the file and prepares the statements. Returns an SQLite code; a file that a newer
+ * version of tided wrote is left alone. After a failure it may be open: database_close().
  */
-int database_open(struct database *d, struct database_steps steps, int pages_max, bool *ret_aside);
-void database_close(struct database *d); /* its statements have been finalized */
+int database_open(struct database *d);
+void database_close(struct database *d);
 
 /* Whether an operation failed in a way that a later attempt would meet again. */
 bool database_is_damage(int code);
@@ -43,3 +51,10 @@ void database_move_aside(struct database *d); /* closes it */
 const char *database_why(const struct database *d, int code);
 
 int database_run(struct database *d, const char *sql);
+
+/*
+ * The two below are for a file with settings of its own. Opens or makes the plain file @path of
+ * this user. Returns an SQLite code, SQLITE_CANTOPEN with *ret_errno above 0 where it is none.
+ */
+int database_open_file(const char *path, sqlite3 **ret, int *ret_errno);
+void database_rename_aside(const char *path);

@@ -7,16 +7,15 @@
 #include "daemon/daemon.h"
 #include "daemon/energy/meter.h"
 #include "daemon/job/job.h"
+#include "daemon/record/database.h"
 #include "daemon/record/shown.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define VERSION    1
 #define TRIM_EVERY 60   /* writes between two looks for old rows */
@@ -110,17 +109,6 @@ static void close_file(struct energy_history *h)
     h->db = NULL;
 }
 
-/* Only the owner may read it: a job's energy tells what its program did. */
-static int make_file(const char *path)
-{
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    return S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 ? 0 : -EPERM;
-}
-
 static int version_of(sqlite3 *db)
 {
     sqlite3_stmt *s;
@@ -136,19 +124,10 @@ static int version_of(sqlite3 *db)
 
 static int open_file(struct energy_history *h)
 {
-    int r = make_file(h->path);
+    int error, r = database_open_file(h->path, &h->db, &error);
 
-    if (r < 0)
-        return SQLITE_CANTOPEN;
-    r = sqlite3_open_v2(h->path, &h->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
     if (r != SQLITE_OK)
         return r;
-    /* Only our statements run on the file, whatever somebody has made of its schema. */
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
     if (version_of(h->db) > VERSION)
         return SQLITE_CANTOPEN; /* a newer tided's: left alone */
     r = sqlite3_exec(h->db, schema, NULL, NULL, NULL);
@@ -158,18 +137,11 @@ static int open_file(struct energy_history *h)
     return r;
 }
 
-static void move_aside(const struct energy_history *h)
+static void move_aside(struct energy_history *h)
 {
-    static const char *const endings[] = {"", "-wal"};
-    char from[PATH_MAX + 8], to[PATH_MAX + 16];
-
+    close_file(h);
     daemon_log("%s is damaged: moved aside and replaced by an empty one", h->path);
-    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
-        snprintf(from, sizeof(from), "%s%s", h->path, endings[i]);
-        snprintf(to, sizeof(to), "%s.corrupt%s", h->path, endings[i]);
-        if (rename(from, to) < 0 && errno != ENOENT)
-            unlink(from);
-    }
+    database_rename_aside(h->path);
 }
 
 static bool is_damage(int code)
@@ -184,7 +156,6 @@ static void open_history(struct energy_history *h)
     int r = open_file(h);
 
     if (is_damage(r)) {
-        close_file(h);
         move_aside(h);
         r = open_file(h);
     }

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/daemon.h"
+#include "daemon/record/database.h"
 #include "daemon/record/shown.h"
 
 #include <assert.h>
@@ -16,10 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PAGE_BYTES 4096
-#define TRIM_ROWS  64  /* beyond what a batch adds: a file that is too large shrinks slowly */
-#define WAL_PAGES  128 /* copied in one checkpoint: about a millisecond of the loop */
-#define WHY_MAX    128
+#define TRIM_ROWS 64 /* beyond what a batch adds: a file that is too large shrinks slowly */
+#define WHY_MAX   128
 
 /* `job` in the last two tables is the id of a row of the first. */
 const char *const history_steps[] = {
@@ -101,6 +100,9 @@ static const char *const statement_text[] = {
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
 
+static const struct database_form form = {history_steps, ARRAY_LEN(history_steps), statement_text,
+                                          STATEMENT_MAX, 512};
+
 struct row {
     struct row *next;
     enum kind { ROW_JOB, ROW_ALLOCATION, ROW_RATE } kind;
@@ -112,190 +114,44 @@ struct row {
 };
 
 struct history {
-    sqlite3 *db; /* NULL: the history is off for now */
+    struct database file; /* not open: the history is off for now */
     sqlite3_stmt *statement[STATEMENT_MAX];
     struct row *first, **last;
-    unsigned n, made;
-    int pages_max;
+    unsigned n;
     uint64_t written_ns, retry_ns, dropped;
-    const char *refusal; /* why we, not SQLite, refuse to open the file */
-    bool failed;         /* logged; no second line until a write succeeds */
+    bool failed; /* logged; no second line until a write succeeds */
     char why[WHY_MAX];
-    char path[PATH_MAX];
 };
 
 /* ---- the file ---- */
 
-static void close_file(struct history *h)
+static void move_aside(struct history *h, int code)
 {
-    for (unsigned i = 0; i < STATEMENT_MAX; i++) {
-        sqlite3_finalize(h->statement[i]);
-        h->statement[i] = NULL;
-    }
-    sqlite3_close(h->db);
-    h->db = NULL;
-}
-
-static int run(struct history *h, const char *sql)
-{
-    return sqlite3_exec(h->db, sql, NULL, NULL, NULL);
-}
-
-/* Errors that a later attempt would meet again. */
-static bool is_damage(int code)
-{
-    int primary = code & 0xff;
-
-    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_ERROR ||
-           code == SQLITE_IOERR_SHORT_READ || primary == SQLITE_MISMATCH ||
-           primary == SQLITE_CONSTRAINT || primary == SQLITE_SCHEMA;
-}
-
-/* Only the owner may read the file: it names the commands that people run. */
-static int make_file(const char *path)
-{
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    return S_ISREG(st.st_mode) && st.st_uid == geteuid() && st.st_nlink == 1 ? 0 : -EPERM;
-}
-
-static int read_version(struct history *h, unsigned *ret)
-{
-    sqlite3_stmt *s;
-    int r = sqlite3_prepare_v2(h->db, "PRAGMA user_version", -1, &s, NULL);
-
-    if (r != SQLITE_OK)
-        return r;
-    r = sqlite3_step(s);
-    if (r == SQLITE_ROW)
-        *ret = (unsigned)sqlite3_column_int(s, 0);
-    sqlite3_finalize(s);
-    return r == SQLITE_ROW ? SQLITE_OK : r;
-}
-
-/* All steps or none: a daemon that is killed in between leaves the old version intact. */
-static int migrate(struct history *h)
-{
-    char pragma[48];
-    unsigned version = 0;
-    int r = run(h, "BEGIN IMMEDIATE");
-
-    if (r == SQLITE_OK)
-        r = read_version(h, &version);
-    if (r == SQLITE_OK && version > history_version) {
-        h->refusal = "a newer version of tided wrote it";
-        return SQLITE_CANTOPEN;
-    }
-    h->made += version == 0;
-    for (; r == SQLITE_OK && version < history_version; version++)
-        r = run(h, history_steps[version]);
-    snprintf(pragma, sizeof(pragma), "PRAGMA user_version = %u", history_version);
-    if (r == SQLITE_OK)
-        r = run(h, pragma);
-    return r == SQLITE_OK ? run(h, "COMMIT") : r;
-}
-
-static int prepare(struct history *h)
-{
-    int r = SQLITE_OK;
-
-    for (unsigned i = 0; r == SQLITE_OK && i < STATEMENT_MAX; i++)
-        r = sqlite3_prepare_v3(h->db, statement_text[i], -1, SQLITE_PREPARE_PERSISTENT,
-                               &h->statement[i], NULL);
-    return r;
-}
-
-static int open_file(struct history *h)
-{
-    char settings[400];
-    int r = make_file(h->path);
-
-    h->refusal = r == -EPERM ? "it is no plain file of this user" : r < 0 ? strerror(-r) : NULL;
-    if (r < 0)
-        return SQLITE_CANTOPEN;
-    r = sqlite3_open_v2(h->path, &h->db,
-                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL);
-    if (r != SQLITE_OK)
-        return r;
-    sqlite3_extended_result_codes(h->db, 1);
-    /* Only our statements run on the file, whatever somebody has made of its schema. */
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(h->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    /*
-     * Nothing waits for the disk: the write-ahead log keeps the file whole when the daemon is
-     * killed. A file that a power failure breaks is detected and replaced.
-     */
-    snprintf(settings, sizeof(settings),
-             "PRAGMA synchronous = OFF; PRAGMA locking_mode = EXCLUSIVE; PRAGMA page_size = %d;"
-             "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d;"
-             "PRAGMA journal_size_limit = %d; PRAGMA max_page_count = %d; PRAGMA mmap_size = 0;"
-             "PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON",
-             PAGE_BYTES, WAL_PAGES, h->pages_max / 16 * PAGE_BYTES, h->pages_max);
-    r = run(h, settings);
-    if (r == SQLITE_OK)
-        r = migrate(h);
-    return r == SQLITE_OK ? prepare(h) : r;
-}
-
-/* Only one damaged file is kept: a disk that breaks every file shall not fill up with them. */
-static void move_aside(const struct history *h, int code)
-{
-    static const char *const endings[] = {"", "-wal"};
-    char from[PATH_MAX + 8], to[PATH_MAX + 16];
-
     if (!h->failed)
-        daemon_log("%s is damaged (%s): moved aside and replaced by an empty one", h->path,
+        daemon_log("%s is damaged (%s): moved aside and replaced by an empty one", h->file.path,
                    sqlite3_errstr(code));
-    for (size_t i = 0; i < ARRAY_LEN(endings); i++) {
-        snprintf(from, sizeof(from), "%s%s", h->path, endings[i]);
-        snprintf(to, sizeof(to), "%s.corrupt%s", h->path, endings[i]);
-        unlink(to);
-        if (rename(from, to) < 0 && errno != ENOENT)
-            unlink(from);
-    }
-}
-
-static const char *explain(const struct history *h, int code)
-{
-    int primary = code & 0xff;
-    int system = h->db ? sqlite3_system_errno(h->db) : 0;
-
-    if (h->refusal)
-        return h->refusal;
-    if (primary == SQLITE_BUSY)
-        return "another program has it open";
-    if (primary == SQLITE_FULL)
-        return strerror(ENOSPC);
-    if ((primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && system)
-        return strerror(system);
-    return sqlite3_errstr(code);
+    database_move_aside(&h->file);
 }
 
 /* Closes the file; the history is off until the next attempt. */
 static void give_up(struct history *h, int code)
 {
-    snprintf(h->why, sizeof(h->why), "%s", explain(h, code));
-    close_file(h);
+    snprintf(h->why, sizeof(h->why), "%s", database_why(&h->file, code));
+    database_close(&h->file);
     h->retry_ns = clock_now_ns() + HISTORY_RETRY_NS;
     if (!h->failed)
-        daemon_log("cannot keep history in %s: %s; the jobs go on", h->path, h->why);
+        daemon_log("cannot keep history in %s: %s; the jobs go on", h->file.path, h->why);
     h->failed = true;
 }
 
 /* A damaged file is replaced once; if the new one is damaged too, the disk is at fault. */
 static void open_history(struct history *h)
 {
-    int r = open_file(h);
+    int r = database_open(&h->file);
 
-    if (r != SQLITE_OK && is_damage(r)) {
-        close_file(h);
+    if (database_is_damage(r)) {
         move_aside(h, r);
-        r = open_file(h);
+        r = database_open(&h->file);
     }
     if (r != SQLITE_OK)
         give_up(h, r);
@@ -304,19 +160,18 @@ static void open_history(struct history *h)
 /* After a failure a query is a reason to try again; waiting rows are not. */
 static bool is_open(struct history *h, bool at_once)
 {
-    if (!h->db && (at_once || clock_now_ns() >= h->retry_ns))
+    if (!h->file.db && (at_once || clock_now_ns() >= h->retry_ns))
         open_history(h);
-    return h->db;
+    return h->file.db;
 }
 
 /* An operation on the open file failed. */
 static void fail(struct history *h, int code)
 {
-    if (!is_damage(code)) {
+    if (!database_is_damage(code)) {
         give_up(h, code);
         return;
     }
-    close_file(h);
     move_aside(h, code);
     open_history(h);
 }
@@ -328,8 +183,11 @@ int history_new(const char *dir, uint32_t mib, struct history **ret)
     if (!h)
         return -ENOMEM;
     h->last = &h->first;
-    h->pages_max = (int)(mib * ((1u << 20) / PAGE_BYTES));
-    snprintf(h->path, sizeof(h->path), "%s/" HISTORY_FILE, dir);
+    h->file.form = &form;
+    h->file.statement = h->statement;
+    h->file.pages_max = (int)(mib * ((1u << 20) / DATABASE_PAGE_BYTES));
+    h->file.journal_pages = h->file.pages_max / 16;
+    snprintf(h->file.path, sizeof(h->file.path), "%s/" HISTORY_FILE, dir);
     open_history(h);
     *ret = h;
     return 0;
@@ -353,7 +211,7 @@ struct history *history_free(struct history *h)
     history_write(h, true);
     while (h->first)
         drop_first(h);
-    close_file(h);
+    database_close(&h->file);
     free(h);
     return NULL;
 }
@@ -507,7 +365,7 @@ static int pages_used(struct history *h)
     for (unsigned i = 0; i < 2; i++) {
         sqlite3_stmt *s;
 
-        if (sqlite3_prepare_v2(h->db, pragmas[i], -1, &s, NULL) != SQLITE_OK)
+        if (sqlite3_prepare_v2(h->file.db, pragmas[i], -1, &s, NULL) != SQLITE_OK)
             return -1;
         if (sqlite3_step(s) == SQLITE_ROW)
             count[i] = sqlite3_column_int(s, 0);
@@ -519,7 +377,7 @@ static int pages_used(struct history *h)
 /* Trims before the batch is written, so that the batch has room. */
 static int trim(struct history *h)
 {
-    bool large = pages_used(h) > h->pages_max - h->pages_max / 16;
+    bool large = pages_used(h) > h->file.pages_max - h->file.pages_max / 16;
     int r = SQLITE_OK;
 
     for (enum statement i = TRIM_JOB; r == SQLITE_OK && i <= TRIM_RATE; i++) {
@@ -532,16 +390,16 @@ static int trim(struct history *h)
 
 static int write_batch(struct history *h)
 {
-    int r = run(h, "BEGIN IMMEDIATE");
+    int r = database_run(&h->file, "BEGIN IMMEDIATE");
 
     for (const struct row *row = h->first; r == SQLITE_OK && row; row = row->next)
         r = write_row(h, row);
     if (r == SQLITE_OK)
         r = trim(h);
     if (r == SQLITE_OK)
-        r = run(h, "COMMIT");
-    if (r != SQLITE_OK && h->db)
-        run(h, "ROLLBACK");
+        r = database_run(&h->file, "COMMIT");
+    if (r != SQLITE_OK && h->file.db)
+        database_run(&h->file, "ROLLBACK");
     return r;
 }
 
@@ -553,8 +411,8 @@ static int write_rows(struct history *h)
     if (r == SQLITE_OK)
         return r;
     fail(h, r);
-    r = h->db ? write_batch(h) : r;
-    if (r != SQLITE_OK && h->db)
+    r = h->file.db ? write_batch(h) : r;
+    if (r != SQLITE_OK && h->file.db)
         give_up(h, r);
     return r;
 }
@@ -572,13 +430,13 @@ void history_write(struct history *h, bool at_once)
     while (h->first)
         drop_first(h);
     if (h->failed)
-        daemon_log("keeping history in %s again", h->path);
+        daemon_log("keeping history in %s again", h->file.path);
     h->failed = false;
 }
 
 unsigned history_made(const struct history *h)
 {
-    return h ? h->made : 0;
+    return h ? h->file.made : 0;
 }
 
 uint64_t history_dropped(const struct history *h)
@@ -732,7 +590,7 @@ static int find_jobs(struct history_search *q, uint64_t until_ns)
 static void begin_search(struct history_search *q)
 {
     q->below = INT64_MAX;
-    q->made = q->history->made;
+    q->made = q->history->file.made;
     json_array_clear(q->list);
 }
 
@@ -742,14 +600,14 @@ static int search(struct history_search *q, uint64_t until_ns)
     struct history *h = q->history;
     int r;
 
-    if (q->made != h->made)
+    if (q->made != h->file.made)
         begin_search(q);
     r = find_jobs(q, until_ns);
     if (r == SQLITE_DONE || r == SQLITE_ROW)
         return r;
     fail(h, r);
     begin_search(q);
-    return h->db ? find_jobs(q, until_ns) : r;
+    return h->file.db ? find_jobs(q, until_ns) : r;
 }
 
 int history_search_new(struct history *h, const struct history_filter *filter,
@@ -781,7 +639,7 @@ int history_search_go(struct history_search *q, uint64_t until_ns, json_t **ret,
     if (r == SQLITE_ROW)
         return 1;
     if (r != SQLITE_DONE)
-        return error_set(err, -ENODATA, "cannot keep history in %s: %s", h->path, h->why);
+        return error_set(err, -ENODATA, "cannot keep history in %s: %s", h->file.path, h->why);
     *ret = json_incref(q->list);
     return 0;
 }
