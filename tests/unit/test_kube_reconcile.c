@@ -647,17 +647,27 @@ static double by_cores(int workers, int ps)
     return 100.0 * (double)mcpu_of("j-worker-0") / 1000;
 }
 
-/* A worker of two cores, of which it gives one to a guest. */
-static void host_a_guest(double (*rate)(int, int))
+/* A worker of two cores, of which it gives one to a guest. @slots: micro-batches of a step. */
+static void host_a_guest_with(double (*rate)(int, int), int slots)
 {
+    char spec[100];
+
     m.rate = rate;
     model_node(&m, "a", "4", "64Gi");
-    model_etj(&m, "j", "{\"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 2}}}");
+    snprintf(spec, sizeof(spec),
+             "{\"slots\": %d, \"workers\": {\"max\": 1, \"cpu\": {\"min\": \"500m\", \"max\": 2}}}",
+             slots);
+    model_etj(&m, "j", spec);
     model_run(&m, 40);
     assert_int_equal(mcpu_of("j-worker-0"), 2000);
     model_other(&m, "guest", NULL, "2", 0);
     model_run(&m, 10);
     assert_int_equal(mcpu_of("j-worker-0"), 1000);
+}
+
+static void host_a_guest(double (*rate)(int, int))
+{
+    host_a_guest_with(rate, 8);
 }
 
 /* The cores are gone, but the pod's status shows it a minute later. The slow rate until then says
@@ -689,6 +699,16 @@ static void a_worker_that_did_not_gain_is_tried_larger_again(void **state)
     model_run(&m, 60);
     assert_int_equal(mcpu_of("j-worker-0"), 1000);
     model_run(&m, 600);
+    assert_int_equal(mcpu_of("j-worker-0"), 2000);
+}
+
+/* One micro-batch a step: a second worker is of no use, but a second core of its only one is. */
+static void a_worker_that_gained_grows_again_where_a_second_one_is_of_no_use(void **state)
+{
+    host_a_guest_with(by_cores, 1);
+    model_run(&m, 60);
+    model_remove(m.pods, "guest");
+    model_run(&m, 60);
     assert_int_equal(mcpu_of("j-worker-0"), 2000);
 }
 
@@ -746,6 +766,7 @@ int main(void)
         T(priority_does_not_reach_into_other_namespaces),
         T(a_rate_while_a_node_resizes_does_not_count),
         T(a_worker_that_did_not_gain_is_tried_larger_again),
+        T(a_worker_that_gained_grows_again_where_a_second_one_is_of_no_use),
         T(a_resize_that_was_put_off_is_tried_again_soon),
     };
 

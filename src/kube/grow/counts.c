@@ -220,8 +220,7 @@ static void find_starts(struct core *c, int64_t unit)
 
 static void find_elastic(struct core *c, const struct job *job)
 {
-    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max ||
-        c->now_ns < job->record->growth.no_resize_ns)
+    if (!job_is_resized(job) || c->now_ns < job->record->growth.no_resize_ns)
         return;
     for (uint32_t i = 0; i < job->replica_count; i++) {
         const struct replica *replica = &job->replicas[i];
@@ -314,13 +313,15 @@ static void find_keepers(struct counts *s)
 /*
  * Corrects the curve: workers without use add nothing, and no worker adds more than a whole one.
  * Rates from a training's begin may promise more; then no newcomer, counted as one, would start.
+ * Where workers are resized, cores of no use as one more worker make those that there are larger.
  */
 static void by_use(const struct job *job, uint32_t count, uint32_t *table)
 {
     for (uint32_t k = count; k > 1; k--) {
         uint32_t whole = k * 1000 - (k - 1);
 
-        table[k - 1] = table[learn_useful(job, (int32_t)k) - 1];
+        if (!job_is_resized(job))
+            table[k - 1] = table[learn_useful(job, (int32_t)k) - 1];
         table[k - 1] = table[k - 1] < whole ? table[k - 1] : whole;
     }
 }
@@ -522,7 +523,7 @@ static int64_t set_workers(struct core *c, struct job *job, int64_t mcpu)
     else if (job->keeps && n < job->have[KUBE_WORKER])
         n = smaller(job->have[KUBE_WORKER], most);
     job->want[KUBE_WORKER] = (int32_t)n;
-    if (job->etj->worker_mcpu_min < job->etj->worker_mcpu_max) {
+    if (job_is_resized(job)) {
         each = (mcpu / n - pod_mcpu(job, 0)) / RESIZE_STEP * RESIZE_STEP;
         job->worker_mcpu =
             larger(job->etj->worker_mcpu_min, smaller(each, job->etj->worker_mcpu_max));

@@ -231,11 +231,6 @@ static int64_t gain_of(enum kube_role role, uint64_t before, uint64_t after, int
     return (role == KUBE_PS ? more : more * from) / (to - from);
 }
 
-static bool is_resized(const struct job *job)
-{
-    return job->etj->worker_mcpu_min < job->etj->worker_mcpu_max;
-}
-
 /*
  * Forgets old rates of larger sizes. Workers that grow in place have no ceiling that ends, so a
  * rate of more cores counts only as long as a ceiling would last: else one that was low for another
@@ -516,7 +511,7 @@ void learn(struct core *c, struct job *job)
             sample(c, r, job->report);
         }
     }
-    if (is_resized(job) && r->rates.size_worker)
+    if (job_is_resized(job) && r->rates.size_worker)
         forget_larger(c, r);
     job->has_model = fit_solve(&r->rates.fit, (uint64_t)c->now_ns, &job->model);
 }
@@ -528,7 +523,7 @@ static uint64_t rate_of(const struct job *job, int32_t workers)
 {
     const struct rates *r = &job->record->rates;
 
-    if (r->rate && ((int32_t)r->size_worker == workers || is_resized(job)))
+    if (r->rate && ((int32_t)r->size_worker == workers || job_is_resized(job)))
         return r->rate;
     for (int i = 0; i < FIT_COUNTS; i++)
         if ((int32_t)r->fit.count[i].threads == workers)
@@ -565,12 +560,12 @@ static void workers_changed(struct job *job, int32_t from, int32_t to)
     if (to > from) /* the rate no longer judges the servers */
         trial_move(&r->trial[KUBE_PS], TRIAL_BROKEN, NULL);
     if (is_tried(t)) { /* the trial goes on with the present size */
-        bool over = to < from && is_resized(job);
+        bool over = to < from && job_is_resized(job);
 
         trial_move(t, over ? TRIAL_BROKEN : TRIAL_RESIZED, &(struct trial_news){.to = to});
     } else if (to > from && to > r->growth.proven) {
         news.rate = rate_of(job, from);
-        if (is_resized(job) && news.rate)
+        if (job_is_resized(job) && news.rate)
             news.from = (int32_t)r->rates.size_worker;
         news.from -= news.rate == 0; /* the last old worker is on trial, too */
         trial_move(t, TRIAL_BEGUN, &news);

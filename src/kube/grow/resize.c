@@ -93,8 +93,7 @@ void resize_nodes(struct core *c, struct job *job)
 {
     bool shrinks = false;
 
-    if (job->etj->worker_mcpu_min >= job->etj->worker_mcpu_max || job->silent || !job->reports ||
-        refused_now(c, job, REFUSED_RESIZE))
+    if (!job_is_resized(job) || job->silent || !job->reports || refused_now(c, job, REFUSED_RESIZE))
         return;
     for (uint32_t i = 0; i < job->replica_count; i++) {
         struct replica *replica = &job->replicas[i];

@@ -111,6 +111,11 @@ const struct kube_task *job_task(const struct job *job, enum kube_role role)
     return &job->etj->task[role];
 }
 
+bool job_is_resized(const struct job *job)
+{
+    return job->etj->worker_mcpu_min < job->etj->worker_mcpu_max;
+}
+
 /* ---- replicas -----------------------------------------------------------------------------------
  */
 

@@ -151,6 +151,7 @@ struct replica *view_add_replica(struct core *c, struct job *job, enum kube_role
 void view_count(struct job *job);
 bool replica_stays(const struct replica *replica); /* serves or will serve, and is not to leave */
 const struct kube_task *job_task(const struct job *job, enum kube_role role);
+bool job_is_resized(const struct job *job); /* its workers have room to be resized in place */
 /*
  * Stores the records for the next view_build(). Allocates everything first, so that it stores all
  * or nothing. Returns 0 or -ENOMEM.
