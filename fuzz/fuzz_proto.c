@@ -25,5 +25,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(m.control.verb < PROTO_VERB_MAX && memchr(m.control.job, 0, PROTO_NAME_MAX));
     if (m.h.type == PROTO_TARGET)
         CHECK(m.target.intra <= PROTO_THREADS_MAX && m.target.inter <= PROTO_THREADS_MAX);
+    if (m.h.type == PROTO_LATENCY)
+        CHECK(m.latency.ended <= m.latency.begun &&
+              m.latency.begun - m.latency.ended <= m.latency.most_in_flight &&
+              m.latency.most_in_flight <= PROTO_IN_FLIGHT_MAX);
     return 0;
 }

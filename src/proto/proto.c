@@ -22,6 +22,7 @@ static const size_t sizes[] = {
     [PROTO_CONTROL] = sizeof(struct proto_control),
     [PROTO_JOB] = sizeof(struct proto_job),
     [PROTO_RESULT] = sizeof(struct proto_result),
+    [PROTO_LATENCY] = sizeof(struct proto_latency),
 };
 static_assert(sizeof(sizes) / sizeof(sizes[0]) == PROTO_TYPE_MAX, "a type without a size");
 
@@ -111,6 +112,13 @@ static int check_fields(const union proto_message *m, struct error *err)
         if (r == 0)
             r = check_range(err, "intra", m->local.intra, PROTO_THREADS_MAX);
         return r == 0 ? check_range(err, "inter", m->local.inter, PROTO_THREADS_MAX) : r;
+    case PROTO_LATENCY:
+        r = check_range(err, "most_in_flight", m->latency.most_in_flight, PROTO_IN_FLIGHT_MAX);
+        if (r == 0)
+            r = check_range(err, "ended", m->latency.ended, m->latency.begun);
+        return r == 0 ? check_range(err, "in flight", m->latency.begun - m->latency.ended,
+                                    m->latency.most_in_flight)
+                      : r;
     case PROTO_TARGET:
         r = check_range(err, "intra", m->target.intra, PROTO_THREADS_MAX);
         return r == 0 ? check_range(err, "inter", m->target.inter, PROTO_THREADS_MAX) : r;

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/latency.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@
 #define PROTO_JOBS_MAX            512  /* in one daemon */
 #define PROTO_PRIORITY_MAX        1000 /* a job's; the least is -1000; not on this socket */
 #define PROTO_CLASS_MAX           1000
+#define PROTO_IN_FLIGHT_MAX       (1u << 20) /* requests that one process may tell of at once */
 
 enum proto_type {
     PROTO_NONE,
@@ -56,15 +58,18 @@ enum proto_type {
     /* daemon -> controlling program */
     PROTO_JOB,    /* one row of a list */
     PROTO_RESULT, /* end of every verb */
+    /* agent -> daemon; behind the others, because numbers on the wire stay */
+    PROTO_LATENCY, /* requests that the program serves */
     PROTO_TYPE_MAX
 };
 
 /* In WELCOME's cookie. */
 enum proto_feature {
     PROTO_FEATURE_RUNTIMES = 1 << 0, /* PROTO_BACKENDS_MAX backends, and PROTO_ACK_WAITING */
+    PROTO_FEATURE_LATENCY = 1 << 1,  /* PROTO_LATENCY */
 };
 
-#define PROTO_FEATURES PROTO_FEATURE_RUNTIMES
+#define PROTO_FEATURES PROTO_FEATURE_RUNTIMES /* of tided, which takes no PROTO_LATENCY yet */
 
 struct proto_header {
     uint32_t magic;
@@ -149,6 +154,21 @@ struct proto_heartbeat {
     uint64_t progress_done;     /* units that the program reported; 0 if it reported none */
     uint64_t progress_total;    /* 0: unknown */
     char unit[PROTO_SHORT_MAX]; /* "steps" */
+};
+
+/*
+ * Requests of the process, counted from its beginning; a child of fork() counts its own. Ten times
+ * a second while requests end or are in flight, and at once when many more are in flight than the
+ * last message said; no message otherwise. Only with PROTO_FEATURE_LATENCY.
+ */
+struct proto_latency {
+    struct proto_header h;
+    uint64_t now_ns;         /* CLOCK_MONOTONIC: when the agent read the counts */
+    uint64_t begun;          /* ≥ ended; the difference is in flight */
+    uint64_t ended;          /* a bucket may count one already that this does not */
+    uint32_t most_in_flight; /* since the last message; ≥ in flight, at most PROTO_IN_FLIGHT_MAX */
+    uint32_t pad;
+    uint32_t bucket[LATENCY_BUCKETS]; /* ended requests by duration; each may wrap */
 };
 
 struct proto_local {
@@ -248,6 +268,7 @@ union proto_message {
     struct proto_backend backend;
     struct proto_ack ack;
     struct proto_heartbeat heartbeat;
+    struct proto_latency latency;
     struct proto_local local;
     struct proto_welcome welcome;
     struct proto_target target;

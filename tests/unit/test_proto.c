@@ -139,6 +139,7 @@ static const struct number numbers[] = {
     NUMBER(PROTO_BACKEND, backend, max_inter, PROTO_THREADS_MAX),
     NUMBER(PROTO_ACK, ack, status, PROTO_ACK_STATUS_MAX - 1),
     NUMBER(PROTO_HEARTBEAT, heartbeat, source, PROTO_SOURCE_MAX - 1),
+    NUMBER(PROTO_LATENCY, latency, most_in_flight, PROTO_IN_FLIGHT_MAX),
     NUMBER(PROTO_LOCAL, local, source, PROTO_SOURCE_MAX - 1),
     NUMBER(PROTO_LOCAL, local, intra, PROTO_THREADS_MAX),
     NUMBER(PROTO_LOCAL, local, inter, PROTO_THREADS_MAX),
@@ -167,6 +168,43 @@ static void a_number_above_its_maximum_is_refused(void **state)
     }
 }
 
+static void requests_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        uint64_t begun, ended;
+        uint32_t most;
+        int want;
+    } rows[] = {
+        {5, 5, 0, 0},
+        {5, 3, 2, 0},
+        {UINT64_MAX, UINT64_MAX - 1, 1, 0},
+        {PROTO_IN_FLIGHT_MAX, 0, PROTO_IN_FLIGHT_MAX, 0},
+        {5, 6, 9, -ERANGE},          /* ended before it began */
+        {0, UINT64_MAX, 9, -ERANGE}, /* … and the difference looks small */
+        {5, 3, 1, -ERANGE},          /* more in flight than the most */
+        {UINT64_MAX, 0, PROTO_IN_FLIGHT_MAX, -ERANGE},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        union proto_message m;
+
+        proto_init(&m, PROTO_LATENCY, 0);
+        m.latency.begun = rows[i].begun;
+        m.latency.ended = rows[i].ended;
+        m.latency.most_in_flight = rows[i].most;
+        assert_int_equal(proto_check(&m, sizeof(m.latency), NULL), rows[i].want);
+    }
+}
+
+static void numbers_on_the_wire_stay(void **state)
+{
+    assert_int_equal(PROTO_HELLO, 1);
+    assert_int_equal(PROTO_WELCOME, 6);
+    assert_int_equal(PROTO_RESULT, 11);
+    assert_int_equal(PROTO_LATENCY, 12);
+    assert_int_equal(sizeof(struct proto_latency), 16 + 3 * 8 + 2 * 4 + LATENCY_BUCKETS * 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +215,8 @@ int main(void)
         cmocka_unit_test(another_version_is_named_in_the_error),
         cmocka_unit_test(every_text_is_terminated),
         cmocka_unit_test(a_number_above_its_maximum_is_refused),
+        cmocka_unit_test(requests_that_cannot_be_are_refused),
+        cmocka_unit_test(numbers_on_the_wire_stay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
