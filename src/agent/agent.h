@@ -147,6 +147,21 @@ void program_changed(void);                /* control thread, after a target has
 void program_settled(uint64_t generation); /* control thread, when all threads are in place */
 void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PROTO_SHORT_MAX]);
 
+/* ---- control/requests.c: requests that the program serves ---- */
+
+/* The program's threads, once the agent runs; see program_api.h. */
+uint64_t requests_begin(void);
+void requests_end(uint64_t began_ns);
+
+/* Control thread. CLOCK_MONOTONIC from when on there is something to tell the daemon; UINT64_MAX:
+ * nothing. */
+uint64_t requests_due_ns(void);
+/* Control thread: fills in all but the header; requests_told() with it says what became of it. */
+void requests_read(uint64_t now_ns, struct proto_latency *ret);
+void requests_told(const struct proto_latency *told, bool sent);
+void requests_untold(void); /* control thread: a daemon that knows nothing yet */
+void requests_after_fork(void);
+
 /* ---- process/resolve.c ---- */
 
 /*

@@ -54,4 +54,12 @@ struct agent_program_api {
      * all wanted ones awake. A change is under way while it is below agent_state's. Lock-free.
      */
     uint64_t (*settled)(void);
+    /*
+     * A request begins. Starts the agent if nothing did yet. Returns what request_end() takes, 0
+     * when the agent is inert. Lock-free; a system call only where far more requests are in flight
+     * than the daemon knows, at most every 10 ms.
+     */
+    uint64_t (*request_begin)(void);
+    /* The request ends, on any thread. 0, or what began in the parent of a fork(), is ignored. */
+    void (*request_end)(uint64_t began);
 };

@@ -214,6 +214,22 @@ static void send_heartbeat(uint64_t now_ns)
     control.next_heartbeat_ns = now_ns + control.heartbeat_ns;
 }
 
+/* When requests are to be told; UINT64_MAX: there are none, or the daemon would not understand. */
+static uint64_t latency_due_ns(void)
+{
+    return control.welcomed && (control.features & PROTO_FEATURE_LATENCY) ? requests_due_ns()
+                                                                          : UINT64_MAX;
+}
+
+static void send_latency(uint64_t now_ns)
+{
+    union proto_message m;
+
+    proto_init(&m, PROTO_LATENCY, 0);
+    requests_read(now_ns, &m.latency);
+    requests_told(&m.latency, send_message(&m, now_ns));
+}
+
 /* Returns false when the acknowledgement could not be sent; the caller tries again later. */
 static bool send_ack(const struct proto_ack *ack, enum proto_ack_status status, uint64_t now_ns)
 {
@@ -347,6 +363,7 @@ static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
     memcpy(agent_config.job_id, w->job_id, sizeof(agent_config.job_id));
     memcpy(agent_config.job_name, w->job_name, sizeof(agent_config.job_name));
     core_local_again();
+    requests_untold();
     send_backends(now_ns);
     send_heartbeat(now_ns);
 }
@@ -423,6 +440,8 @@ static void run_timers(uint64_t now_ns)
         send_backends(now_ns);
         send_heartbeat(now_ns);
     }
+    if (now_ns >= latency_due_ns())
+        send_latency(now_ns);
     if (now_ns >= control.next_limit_ns) {
         core_set_allowed(limit_read_mcpu("/"), now_ns);
         control.next_limit_ns = now_ns + LIMIT_PERIOD_NS;
@@ -439,10 +458,13 @@ static void sleep_until_event(uint64_t now_ns)
     struct pollfd fds[2] = {{.fd = wake_fd(), .events = POLLIN},
                             {.fd = control.sock.fd, .events = POLLIN}};
     uint64_t next_ns = control.next_watch_ns;
+    uint64_t latency_ns = latency_due_ns();
     struct timespec timeout;
 
     if (control.welcomed && control.next_heartbeat_ns < next_ns)
         next_ns = control.next_heartbeat_ns;
+    if (latency_ns < next_ns)
+        next_ns = latency_ns;
     next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
     timeout = (struct timespec){.tv_sec = (time_t)(next_ns / NS_PER_S),
                                 .tv_nsec = (long)(next_ns % NS_PER_S)};

@@ -31,6 +31,7 @@ static struct program {
     _Atomic uint64_t done;
     _Atomic uint64_t total;
     _Atomic char unit[PROTO_SHORT_MAX];
+    _Atomic bool serves; /* it told a request, and the agent runs */
 } program = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint32_t program_threads(const struct agent_target *target)
@@ -165,6 +166,16 @@ void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PRO
     ret_unit[PROTO_SHORT_MAX - 1] = '\0';
 }
 
+static uint64_t request_begin(void)
+{
+    if (!atomic_load_explicit(&program.serves, memory_order_acquire)) {
+        if (!agent_start())
+            return 0;
+        atomic_store(&program.serves, true);
+    }
+    return requests_begin();
+}
+
 static int declare(uint32_t max)
 {
     struct agent_target target;
@@ -206,6 +217,8 @@ const struct agent_program_api tide_agent_program_api = {
     .declare = declare,
     .report_active = report_active,
     .settled = get_settled,
+    .request_begin = request_begin,
+    .request_end = requests_end,
 };
 
 /* ---- backend "program" ---- */
@@ -263,6 +276,7 @@ static void backend_after_fork(void)
 {
     pthread_mutex_init(&program.lock, NULL);
     program.on_change = NULL;
+    atomic_store(&program.serves, false);
     atomic_store(&program.max, 0);
     atomic_store(&program.frozen, 0);
 }

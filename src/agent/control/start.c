@@ -93,6 +93,7 @@ static void after_fork(void)
     core_after_fork();
     wake_after_fork();
     control_after_fork();
+    requests_after_fork();
     for (each_backend(b))
         (*b)->after_fork();
     atomic_store(&phase, AGENT_IDLE);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests that the program serves, as it tells them by tide_request_begin() and
+ * tide_request_end(): how many are in flight, and how long they took. The program's threads only
+ * add to atomics. One of them wakes the control thread when more are in flight than the daemon
+ * thinks by far, at most once for each message.
+ */
+#include "agent/agent.h"
+
+#include "base/clock.h"
+#include "base/latency.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#define PERIOD_NS (100 * NS_PER_MS) /* between two messages */
+#define URGENT_NS (10 * NS_PER_MS)  /* … when many more are in flight than the last one said */
+#define TRIES     64                /* to read two counts of the same moment */
+
+#define LINE __attribute__((aligned(64)))
+
+static struct requests {
+    /* each request writes these */
+    LINE _Atomic uint64_t begun;
+    _Atomic uint64_t ended;
+    _Atomic uint32_t most; /* in flight, since the last message */
+    /* each request reads these */
+    LINE _Atomic bool urgent; /* the control thread has been woken for a message */
+    _Atomic uint32_t told;    /* in flight, by the last message … */
+    _Atomic uint32_t told_most;
+    _Atomic uint64_t told_ns; /* … and its time; 0: none */
+    uint64_t since_ns;        /* a child of fork(): what began before is its parent's */
+    /* control thread */
+    uint64_t told_ended;
+    uint64_t retry_ns; /* no message before; 0: the last one was sent */
+    LINE _Atomic uint32_t bucket[LATENCY_BUCKETS];
+} requests;
+
+static uint32_t in_flight(uint64_t begun, uint64_t ended)
+{
+    uint64_t n = begun > ended ? begun - ended : 0; /* fewer began: the program ended one twice */
+
+    return n < PROTO_IN_FLIGHT_MAX ? (uint32_t)n : PROTO_IN_FLIGHT_MAX;
+}
+
+static void raise_most(uint32_t now)
+{
+    uint32_t most = atomic_load_explicit(&requests.most, memory_order_relaxed);
+
+    while (now > most && !atomic_compare_exchange_weak(&requests.most, &most, now))
+        ;
+}
+
+/* Requests in flight that are no news to the daemon: for a while also the most of its last message,
+ * so that one short request after the other does not wake the control thread each time. */
+static uint32_t known(uint64_t now_ns)
+{
+    uint64_t told_ns = atomic_load_explicit(&requests.told_ns, memory_order_relaxed);
+
+    return atomic_load_explicit(now_ns - told_ns < PERIOD_NS ? &requests.told_most : &requests.told,
+                                memory_order_relaxed);
+}
+
+/* ---- the program's threads ---- */
+
+uint64_t requests_begin(void)
+{
+    uint64_t now_ns = clock_now_ns(), begun;
+    uint32_t now;
+
+    begun = atomic_fetch_add(&requests.begun, 1) + 1;
+    now = in_flight(begun, atomic_load(&requests.ended));
+    raise_most(now);
+    if (now > 2 * known(now_ns) && !atomic_load(&requests.urgent) &&
+        !atomic_exchange(&requests.urgent, true))
+        agent_notify();
+    return now_ns;
+}
+
+void requests_end(uint64_t began_ns)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (began_ns == 0 || began_ns < requests.since_ns || began_ns > now_ns)
+        return;
+    atomic_fetch_add_explicit(&requests.bucket[latency_bucket(now_ns - began_ns)], 1,
+                              memory_order_relaxed);
+    atomic_fetch_add(&requests.ended, 1);
+}
+
+/* ---- the control thread ---- */
+
+/*
+ * Returns how many are in flight, and how many have ended by then. Whatever begins between two
+ * looks, perhaps many where this thread had to wait for a core, must not look as if it were in
+ * flight. Where requests end faster than this can look, the closest of some looks will do.
+ */
+static uint32_t count(uint64_t *ret_ended)
+{
+    uint64_t ended = atomic_load(&requests.ended);
+    uint32_t least = UINT32_MAX;
+
+    for (unsigned i = 0; i < TRIES; i++) {
+        uint32_t now = in_flight(atomic_load(&requests.begun), ended);
+        uint64_t again = atomic_load(&requests.ended);
+
+        if (now < least || again == ended) {
+            least = now;
+            *ret_ended = ended;
+        }
+        if (again == ended)
+            break;
+        ended = again;
+    }
+    return least;
+}
+
+uint64_t requests_due_ns(void)
+{
+    uint64_t told_ns = atomic_load(&requests.told_ns), due_ns = UINT64_MAX, ended;
+
+    if (atomic_load(&requests.urgent))
+        due_ns = told_ns + URGENT_NS;
+    else if (count(&ended) > 0 || ended != requests.told_ended)
+        due_ns = told_ns + PERIOD_NS;
+    return due_ns > requests.retry_ns ? due_ns : requests.retry_ns;
+}
+
+void requests_read(uint64_t now_ns, struct proto_latency *ret)
+{
+    uint32_t now;
+
+    atomic_store(&requests.urgent, false); /* first: what begins from now on may be missing below */
+    now = count(&ret->ended);
+    for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
+        ret->bucket[b] = atomic_load_explicit(&requests.bucket[b], memory_order_relaxed);
+    ret->now_ns = now_ns;
+    ret->begun = ret->ended + now;
+    ret->most_in_flight = atomic_exchange(&requests.most, now);
+    if (ret->most_in_flight < now)
+        ret->most_in_flight = now;
+}
+
+void requests_told(const struct proto_latency *told, bool sent)
+{
+    if (!sent) {
+        raise_most(told->most_in_flight);
+        requests.retry_ns = told->now_ns + PERIOD_NS;
+        return;
+    }
+    requests.retry_ns = 0;
+    requests.told_ended = told->ended;
+    atomic_store(&requests.told, (uint32_t)(told->begun - told->ended));
+    atomic_store(&requests.told_most, told->most_in_flight);
+    atomic_store(&requests.told_ns, told->now_ns);
+}
+
+void requests_untold(void)
+{
+    static const struct proto_latency nothing;
+
+    requests_told(&nothing, true);
+}
+
+void requests_after_fork(void)
+{
+    memset(&requests, 0, sizeof(requests));
+    requests.since_ns = clock_now_ns();
+}
