@@ -4,9 +4,9 @@
  *
  * It has two halves, each of use without the other:
  *
- *   program side      tide_get … tide_progress: a program reads and steers its own threads, through
- *                     the agent that `tide run` loaded into it. Without the agent the program runs
- *                     as ever: the calls return -ENOENT, and progress reports are dropped.
+ *   program side      tide_get … tide_request_end: a program reads and steers its own threads,
+ *                     through the agent that `tide run` loaded into it. Without the agent the
+ *                     program runs as ever: the calls return -ENOENT, and reports are dropped.
  *   controller side   tide_ctl_*: a controlling program lists jobs, sets their threads and moves
  *                     cores between them, over a connection of its own to the daemon (tided).
  *
@@ -149,6 +149,23 @@ TIDE_API int tide_active(uint32_t active);
  * Returns 0, or TIDE_DROPPED.
  */
 TIDE_API int tide_progress(uint64_t done, uint64_t total, const char *unit);
+
+/*
+ * A request begins that this server has to answer, and ends. The time in between is its latency, so
+ * begin it as soon as the request has come, before it waits for a thread. Any number of requests
+ * may be in flight, and each may end on another thread than it began on. Requests within requests
+ * count each for itself: tell one of the two. Cheap enough for every request: atomic additions and
+ * a look at the clock, no lock, and no system call but to wake the agent's thread when many more
+ * are in flight than the daemon knows, at most every 10 ms. The first call may start that thread.
+ *
+ * tide_request_begin() returns what tide_request_end() takes: when it began, in nanoseconds of
+ * CLOCK_MONOTONIC, or 0 without an agent, or with an older one. End each request exactly once, also
+ * one that fails; one that never ends counts as in flight until the process ends.
+ * tide_request_end(0) does nothing. A child of fork() begins without requests, and ignores the end
+ * of one of its parent's.
+ */
+TIDE_API uint64_t tide_request_begin(void);
+TIDE_API void tide_request_end(uint64_t began);
 
 /* ------------------------------------------------------------------------------------------ */
 /*

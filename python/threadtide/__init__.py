@@ -9,12 +9,17 @@ A program reports its progress and may steer its own threads::
         train_one(step)
         threadtide.progress(step + 1, steps)
 
+A server tells its requests, for their latency::
+
+    with threadtide.request():
+        answer()
+
 Without the library or without the agent (the program was not started by ``tide run``) every
 function here does nothing and says so by its return value; importing always works. A scheduler
 uses :class:`Controller`, a Keras training ``threadtide.keras.ProgressCallback``.
 """
 
-from threadtide._lib import Source, State, available, freeze, on_change, progress, set_threads, state
+from threadtide._lib import Source, State, available, freeze, on_change, progress, request, set_threads, state
 from threadtide.controller import ASYNC, Controller, Job, Result
 
 __all__ = [
@@ -28,6 +33,7 @@ __all__ = [
     "freeze",
     "on_change",
     "progress",
+    "request",
     "set_threads",
     "state",
 ]

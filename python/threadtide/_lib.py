@@ -6,6 +6,8 @@ import contextlib
 import ctypes
 import enum
 import errno
+import functools
+import inspect
 import operator
 import os
 import pathlib
@@ -117,16 +119,18 @@ def _load() -> Optional[ctypes.CDLL]:
 library = _load()
 
 
-def _progress_function():
-    """tide_progress without giving up the GIL: it takes no lock and makes no system call."""
-    if library is None:
-        return None
-    function = ctypes.PyDLL(library._name).tide_progress
-    function.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_char_p]
+def _quick(name: str, result, *arguments):
+    """A function that takes no lock, called without giving up the GIL. None: the library lacks it."""
+    function = getattr(ctypes.PyDLL(library._name), name, None) if library else None
+    if function is not None:
+        function.restype, function.argtypes = result, arguments
     return function
 
 
-_c_progress = _progress_function()
+_u64 = ctypes.c_uint64
+_c_progress = _quick("tide_progress", ctypes.c_int, _u64, _u64, ctypes.c_char_p)
+_request_begin = _quick("tide_request_begin", _u64) or (lambda: 0)
+_request_end = _quick("tide_request_end", None, _u64) or (lambda began: None)
 
 
 def _check(result: int) -> bool:
@@ -154,6 +158,44 @@ def progress(done: int, total: Optional[int] = None, unit: str = "steps") -> boo
     if _c_progress is None:
         return False
     return _c_progress(max(0, int(done)), max(0, int(total or 0)), unit.encode()) == 0
+
+
+class request:
+    """A request of a server: ``with request():`` around it, or ``@request()`` above the function that
+    answers it, also one that is ``async``. The time inside is its latency, so begin where the request
+    arrives, before it waits.
+
+    ``with request() as told:`` says whether an agent took it. One object for each request; for one
+    that ends in another place, call ``__enter__()`` and, on any thread, ``__exit__()``.
+    """
+
+    __slots__ = ("_began",)
+
+    def __enter__(self) -> bool:
+        self._began = began = _request_begin()
+        return began != 0
+
+    def __exit__(self, *exc) -> None:
+        _request_end(self._began)
+        self._began = 0  # a second end does nothing
+
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError("a generator ends later than its call: use `with request():` inside")
+        if inspect.iscoroutinefunction(function):
+            @functools.wraps(function)
+            async def answer(*args, **kwargs):
+                with request():
+                    return await function(*args, **kwargs)
+        else:
+            @functools.wraps(function)
+            def answer(*args, **kwargs):
+                began = _request_begin()
+                try:
+                    return function(*args, **kwargs)
+                finally:
+                    _request_end(began)
+        return answer
 
 
 def state() -> Optional[State]:

@@ -183,3 +183,18 @@ int tide_progress(uint64_t done, uint64_t total, const char *unit)
         return TIDE_DROPPED;
     return api->progress(done, total, unit ? unit : "units");
 }
+
+uint64_t tide_request_begin(void)
+{
+    const struct agent_program_api *api = agent();
+
+    return HAS(api, request_begin) ? api->request_begin() : 0;
+}
+
+void tide_request_end(uint64_t began)
+{
+    const struct agent_program_api *api = agent();
+
+    if (began && HAS(api, request_end))
+        api->request_end(began);
+}

@@ -128,8 +128,8 @@ def test_example_follows_the_signal_and_gets_the_same_result(tmp_path):
 WITHOUT_AGENT = """
 import threadtide as t
 print(t.available(), t.progress(1, 2), t.state(), t.set_threads(2), t.on_change(print))
-with t.freeze() as held:
-    print(held)
+with t.freeze() as held, t.request() as told:
+    print(held, told)
 try:
     t.Controller()
 """
@@ -146,7 +146,7 @@ print("keras" in sys.modules, "tensorflow" in sys.modules)
 """,
         env,
     )
-    assert output == "False False None False False\nFalse\nno library\nFalse False\n"
+    assert output == "False False None False False\nFalse False\nno library\nFalse False\n"
 
 
 def test_package_without_agent_does_nothing_and_finds_no_daemon(tmp_path):
@@ -161,7 +161,7 @@ for bad in (-1, 4097, 10**9):
 """,
         environment(tmp_path, agent=False),
     )
-    assert output == "False False None False False\nFalse\nno daemon\n" + 3 * "refused\n"
+    assert output == "False False None False False\nFalse False\nno daemon\n" + 3 * "refused\n"
 
 
 def test_package_steers_its_own_process_through_the_agent(tmp_path):

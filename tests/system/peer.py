@@ -20,6 +20,8 @@ VERSION = 1
 GUARD_S = 30  # a test that waits longer has found a hang
 
 (HELLO, BACKEND, ACK, HEARTBEAT, LOCAL, WELCOME, TARGET, LEASE) = range(1, 9)
+LATENCY = 12
+FEATURE_RUNTIMES, FEATURE_LATENCY = 1, 2
 ACK_DONE, ACK_LATER, ACK_STALE = range(3)
 SOURCE_LIMIT, SOURCE_DAEMON, SOURCE_SIGNAL, SOURCE_API = range(4)
 
@@ -58,7 +60,10 @@ Target = _message("Target", TARGET, ("epoch", u64), ("generation", u64), ("intra
                   ("inter", u32), ("sent_ns", u64))
 Lease = _message("Lease", LEASE, ("epoch", u64))
 
-_FROM_AGENT = {c.TYPE: c for c in (Hello, Backend, Ack, Heartbeat, Local)}
+Latency = _message("Latency", LATENCY, ("now_ns", u64), ("begun", u64), ("ended", u64),
+                   ("most_in_flight", u32), ("pad", u32), ("bucket", u32 * 160))
+
+_FROM_AGENT = {c.TYPE: c for c in (Hello, Backend, Ack, Heartbeat, Local, Latency)}
 
 
 def wait_until(condition, what, guard_s=GUARD_S):
@@ -187,9 +192,10 @@ class Agent:
 class Daemon:
     """Listens as tided does. `welcome` False: accepts and says nothing."""
 
-    def __init__(self, directory, epoch=1, lease_ms=1000, heartbeat_ms=100):
+    def __init__(self, directory, epoch=1, lease_ms=1000, heartbeat_ms=100, features=0):
         self.path = os.path.join(str(directory), "agent.sock")
         self.epoch, self.lease_ms, self.heartbeat_ms = epoch, lease_ms, heartbeat_ms
+        self.features = features  # in WELCOME's cookie
         self.agents = []
         self._generation = 0
         self._lock = threading.Lock()
@@ -208,7 +214,8 @@ class Daemon:
 
     def greet(self, agent):
         agent.send(Welcome(epoch=self.epoch, lease_ms=self.lease_ms,
-                           heartbeat_ms=self.heartbeat_ms, job_id=b"j1", job_name=b"test"))
+                           heartbeat_ms=self.heartbeat_ms, job_id=b"j1", job_name=b"test"),
+                   cookie=self.features)
 
     def find_agent(self, pid, after=None):
         """The newest open connection whose HELLO names @pid, a newer one than @after; or None."""

@@ -40,6 +40,15 @@ static void progress_is_accepted_and_dropped(void **fixture)
     assert_int_equal(tide_progress(2, 0, NULL), TIDE_DROPPED);
 }
 
+static void requests_are_dropped(void **fixture)
+{
+    uint64_t began = tide_request_begin();
+
+    (void)fixture;
+    assert_true(began == 0);
+    tide_request_end(began);
+}
+
 static void a_controller_without_a_daemon_is_told_so(void **fixture)
 {
     struct tide_ctl_options options = {.size = sizeof(options), .path = "/nonexistent/tide"};
@@ -63,6 +72,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_says_that_there_is_no_agent),
         cmocka_unit_test(progress_is_accepted_and_dropped),
+        cmocka_unit_test(requests_are_dropped),
         cmocka_unit_test(a_controller_without_a_daemon_is_told_so),
     };
 

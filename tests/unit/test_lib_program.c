@@ -82,6 +82,18 @@ static int peer_report_active(uint32_t active)
     return 0;
 }
 
+static uint64_t request_ended;
+
+static uint64_t peer_request_begin(void)
+{
+    return 77;
+}
+
+static void peer_request_end(uint64_t began)
+{
+    request_ended = began;
+}
+
 __attribute__((visibility("default"))) struct agent_program_api tide_agent_program_api = {
     .size = sizeof(struct agent_program_api),
     .get = peer_get,
@@ -91,6 +103,8 @@ __attribute__((visibility("default"))) struct agent_program_api tide_agent_progr
     .progress = peer_progress,
     .declare = peer_declare,
     .report_active = peer_report_active,
+    .request_begin = peer_request_begin,
+    .request_end = peer_request_end,
 };
 
 static int reset(void **fixture)
@@ -192,6 +206,15 @@ static void declared_threads_bound_the_active_ones(void **fixture)
     assert_int_equal(reported, 4);
 }
 
+static void only_a_request_that_began_is_ended(void **fixture)
+{
+    assert_true(tide_request_begin() == 77);
+    tide_request_end(77);
+    assert_true(request_ended == 77);
+    tide_request_end(0);
+    assert_true(request_ended == 77);
+}
+
 static void an_older_agent_lacks_only_what_it_lacks(void **fixture)
 {
     struct tide_state now = {.size = sizeof(now)};
@@ -199,6 +222,10 @@ static void an_older_agent_lacks_only_what_it_lacks(void **fixture)
     tide_agent_program_api.size = offsetof(struct agent_program_api, declare);
     assert_int_equal(tide_declare(4), -EOPNOTSUPP);
     assert_int_equal(tide_active(4), -EOPNOTSUPP);
+    assert_true(tide_request_begin() == 0);
+    request_ended = 0;
+    tide_request_end(5);
+    assert_true(request_ended == 0);
     assert_int_equal(tide_get(&now), 0);
     assert_int_equal(tide_progress(1, 2, NULL), 0);
     tide_agent_program_api.size = sizeof(struct agent_program_api);
@@ -341,6 +368,7 @@ int main(void)
         cmocka_unit_test_setup(freezes_nest_and_a_set_in_between_is_pending, reset),
         cmocka_unit_test_setup(progress_names_a_unit_when_the_program_does_not, reset),
         cmocka_unit_test_setup(declared_threads_bound_the_active_ones, reset),
+        cmocka_unit_test_setup(only_a_request_that_began_is_ended, reset),
         cmocka_unit_test_setup(an_older_agent_lacks_only_what_it_lacks, reset),
         cmocka_unit_test_setup(callback_gets_the_state_until_it_is_removed, reset),
         cmocka_unit_test_setup(callback_may_replace_itself, reset),
