@@ -21,6 +21,7 @@ $py bench/share.py --jobs 4 --against no-slices
 $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
 $py bench/gain.py
+$py bench/promise.py
 $py bench/replay.py
 $py bench/tfnode_start.py
 [ -z "${TIDE_OLD_BUILD:-}" ] || $py bench/paired.py --old "$TIDE_OLD_BUILD" # the build tree of an older commit

@@ -30,7 +30,7 @@ CLUSTER = ("tide-kube", *TRAINING)
 MEASURED = {
     "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
     "small-container": ("libtide-agent.so",),
-    "gain": NODE, "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
+    "gain": NODE, "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
     "openmp": ("libtide-agent.so",),

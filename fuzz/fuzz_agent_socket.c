@@ -448,6 +448,19 @@ static void say_heartbeat(struct client *c)
     send_message(c, &m);
 }
 
+static void say_requests(struct client *c)
+{
+    union proto_message m;
+
+    proto_init(&m, PROTO_LATENCY, 0);
+    m.latency.now_ns = now_ns;
+    m.latency.ended = operand();
+    m.latency.most_in_flight = operand();
+    m.latency.begun = m.latency.ended + operand();
+    m.latency.bucket[operand() % LATENCY_BUCKETS] = operand();
+    send_message(c, &m);
+}
+
 static void set_local(struct client *c)
 {
     union proto_message m;
@@ -487,6 +500,7 @@ static void run_job(void)
 
     req.asked.placement = what & 1 ? PLACEMENT_EXCLUSIVE : PLACEMENT_SHARED;
     req.submitted = what & 2;
+    req.asked.slo_us = what & 4 ? 50000 : 0;
     req.asked.min = operand() % (CPUS + 1);
     if (!processes[i].alive || job_new(d, processes[i].uid, &req, &j, &err) < 0)
         return;
@@ -532,9 +546,9 @@ static void let_time_pass(void)
 static bool take_step(char step)
 {
     static void (*const messages[])(struct client * c) = {
-        ['H'] = say_hello,     ['B'] = say_backend, ['A'] = acknowledge,
-        ['T'] = say_heartbeat, ['L'] = set_local,   ['V'] = give_order};
-    unsigned k = strchr("HBATLVCDR", step) ? operand() % CLIENTS : 0;
+        ['H'] = say_hello, ['B'] = say_backend, ['A'] = acknowledge, ['T'] = say_heartbeat,
+        ['L'] = set_local, ['V'] = give_order,  ['Q'] = say_requests};
+    unsigned k = strchr("HBATLVQCDR", step) ? operand() % CLIENTS : 0;
 
     switch (step) {
     case 'C':
@@ -582,7 +596,7 @@ static void run_program(void)
     for (unsigned steps = 0; at < end && steps < STEPS_MAX;) {
         char step = *at++;
 
-        if (!step || !strchr("CDRHBATLVJENSWPXY+", step))
+        if (!step || !strchr("CDRHBATLVQJENSWPXY+", step))
             continue;
         steps++;
         if (!take_step(step))

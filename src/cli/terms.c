@@ -37,6 +37,9 @@ static int refuse(const struct command *cmd, const struct attribute *a, const ch
     if (a->kind == KIND_CHOICE)
         return cli_usage(cmd, "--%s: '%s' is none of %s", a->key, value,
                          attribute_choices(a, " and ", buf, sizeof(buf)));
+    if (a->kind == KIND_PROMISE)
+        return cli_usage(cmd, "--%s: '%s' is no promise (p99=50ms, from p99=1ms to p99=60s)",
+                         a->key, value);
     if (a->kind == KIND_MEMORY && why == -ERANGE)
         return cli_usage(cmd, "--%s: %s is less than 1 MiB (sizes have units: 512M, 2G)", a->key,
                          value);
@@ -76,6 +79,8 @@ int terms_set(const struct command *cmd, const struct attribute *a, const char *
         json = json_null();
     else if (a->kind == KIND_MOMENT)
         json = json_real((double)read / 1000);
+    else if (a->kind == KIND_PROMISE)
+        json = json_string(value); /* as it was written: the daemon reads the same */
     else
         json = a->kind == KIND_CHOICE ? json_string(a->choices[read].name) : json_integer(read);
     if (!*terms)

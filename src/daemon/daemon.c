@@ -22,6 +22,7 @@
 #include "daemon/plan/idle.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
+#include "daemon/plan/promises.h"
 #include "daemon/plan/wait.h"
 #include "daemon/record/chronicle.h"
 #include "daemon/record/curves.h"
@@ -162,6 +163,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     agent_socket_tick(d->agent_socket);
     balance_look(d->balance, now);
     idle_tick(d->idle);
+    promises_tick(d);
     containers_tick(d->containers);
     chronicle_look(d);
     curves_look(d);

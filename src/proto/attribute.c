@@ -97,6 +97,53 @@ static int parse_choice(const struct attribute *a, const char *text, int64_t *re
     return -EINVAL;
 }
 
+static const struct {
+    const char *name;
+    int64_t us;
+} promise_units[] = {{"s", 1000000}, {"ms", 1000}, {"us", 1}};
+
+/* "p99=50ms", "p99=1.5s": three digits behind the point at most, so nothing is rounded away. */
+static int parse_promise(const char *text, int64_t *ret)
+{
+    static const char prefix[] = "p99=";
+    const char *digits = text + strlen(prefix), *point;
+    size_t whole, part = 0;
+    int64_t value, thousandths = 0;
+
+    if (strncmp(text, prefix, strlen(prefix)) != 0)
+        return -EINVAL;
+    whole = strspn(digits, "0123456789");
+    if (whole < 1 || whole > 9)
+        return -EINVAL;
+    value = strtoll(digits, NULL, 10);
+    point = digits + whole;
+    if (*point == '.') {
+        part = strspn(point + 1, "0123456789");
+        if (part < 1 || part > 3)
+            return -EINVAL;
+        thousandths = strtoll(point + 1, NULL, 10) * (part == 1 ? 100 : part == 2 ? 10 : 1);
+        part++;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(promise_units); i++) {
+        if (strcmp(point + part, promise_units[i].name) != 0)
+            continue;
+        *ret = value * promise_units[i].us + thousandths * promise_units[i].us / 1000;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+const char *promise_text(int64_t us, char buf[PROMISE_TEXT_MAX])
+{
+    size_t i = 0;
+
+    while (promise_units[i].us > 1 && us % promise_units[i].us)
+        i++;
+    snprintf(buf, PROMISE_TEXT_MAX, "p99=%" PRId64 "%s", us / promise_units[i].us,
+             promise_units[i].name);
+    return buf;
+}
+
 int attribute_parse(const struct attribute *a, const char *text, int64_t *ret)
 {
     uint64_t bytes = 0;
@@ -107,6 +154,8 @@ int attribute_parse(const struct attribute *a, const char *text, int64_t *ret)
         r = parse_number(text, &value);
     else if (a->kind == KIND_CHOICE)
         r = parse_choice(a, text, &value);
+    else if (a->kind == KIND_PROMISE)
+        r = parse_promise(text, &value);
     else if (a->kind == KIND_MEMORY)
         r = size_parse(text, &bytes);
     if (r < 0)

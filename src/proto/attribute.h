@@ -16,10 +16,11 @@
 enum placement { PLACEMENT_SHARED, PLACEMENT_EXCLUSIVE, PLACEMENT_QUOTA, PLACEMENT_MAX };
 
 enum attribute_kind {
-    KIND_NUMBER, /* in JSON an integer */
-    KIND_MEMORY, /* bytes; text "512M", in JSON an integer */
-    KIND_MOMENT, /* milliseconds since 1970; in JSON seconds since 1970 */
-    KIND_CHOICE, /* index of a name; in JSON the name */
+    KIND_NUMBER,  /* in JSON an integer */
+    KIND_MEMORY,  /* bytes; text "512M", in JSON an integer */
+    KIND_MOMENT,  /* milliseconds since 1970; in JSON seconds since 1970 */
+    KIND_CHOICE,  /* index of a name; in JSON the name */
+    KIND_PROMISE, /* microseconds; text "p99=50ms", also in JSON */
 };
 
 struct attribute_choice {
@@ -96,10 +97,14 @@ const char *attribute_help(const struct attribute *a, char *buf, size_t size);
 const struct attribute *attribute_find(const char *key, size_t length);
 
 /*
- * Reads a number, memory or choice as people write it; options and labels read moments themselves.
+ * Reads a value as people write it, but for moments, which options and labels read themselves.
  * Returns 0, -EINVAL (not of that kind) or -ERANGE (out of bounds).
  */
 int attribute_parse(const struct attribute *a, const char *text, int64_t *ret);
+
+/* Writes "p99=50ms" for microseconds, in the largest unit that keeps it exact. Returns @buf. */
+#define PROMISE_TEXT_MAX 32
+const char *promise_text(int64_t us, char buf[PROMISE_TEXT_MAX]);
 
 /* Writes "shared, exclusive or quota", @last ("or") before the last; cut to @size. Returns @buf. */
 const char *attribute_choices(const struct attribute *a, const char *last, char *buf, size_t size);

@@ -44,6 +44,14 @@ ATTRIBUTE(DEADLINE, deadline_ms, .key = "deadline", .stored = "deadline_ms",
     .value = "T", .text = "when it should be done: 90s, 10min, 2h from now, or 18:30",
     .page = "When it should be done: a time from now (*90s*, *10min*, *2h*, *1h30min*), or the next\n"
             "\ttime that the clock shows _HH:MM_.")
+ATTRIBUTE(SLO, slo_us, .key = "slo", .stored = "slo_us", .kind = KIND_PROMISE,
+    .none = true, .none_word = true, .least = 1000, .most = 60000000,
+    .value = "p99=T", .text = "promise of latency: 99 of 100 requests take at most T, like p99=50ms",
+    .page = "A promise of latency: 99 of 100 requests take at most _T_ (*p99=50ms*, *p99=1.5s*;\n"
+            "\t*1ms* to *60s*). While they are slower, the job gets cores of its user's other jobs at\n"
+            "\tonce; while they are clearly faster, it gives cores back one by one. Its program tells\n"
+            "\trequests: _tide_request_begin()_ in C, _threadtide.request()_ in Python. Without\n"
+            "\trequests the promise changes nothing.")
 ATTRIBUTE(PLACEMENT, placement, .key = "placement", .kind = KIND_CHOICE, .fixed = true,
     .least = 0, .most = PLACEMENT_MAX - 1, .choices = placements,
     .value = "P", .text = "how its share becomes cores",

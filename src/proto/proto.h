@@ -69,7 +69,7 @@ enum proto_feature {
     PROTO_FEATURE_LATENCY = 1 << 1,  /* PROTO_LATENCY */
 };
 
-#define PROTO_FEATURES PROTO_FEATURE_RUNTIMES /* of tided, which takes no PROTO_LATENCY yet */
+#define PROTO_FEATURES (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY)
 
 struct proto_header {
     uint32_t magic;

@@ -10,11 +10,12 @@
  * finds there, at any moment, the numbers of active threads and of its target.
  *
  * Waits for "go TOKEN ID NAME" on stdin ("-" for an empty word), then says hello on $TIDE_SOCKET.
- * Further lines: "local INTRA INTER", "progress DONE TOTAL UNIT", "ack" (acknowledge from now on),
- * "wait" (say that it waits for a safe point), "mute" (do not), "fork" (a child does the same),
- * "spin CPU" (a child uses all that it gets of that processor), "max N" (report new pools), "bye"
- * (close, do not return), "end". Prints "welcome EPOCH JOB", "target INTRA INTER EPOCH GENERATION",
- * "lapsed", "closed".
+ * Further lines: "local INTRA INTER", "progress DONE TOTAL UNIT", "requests COUNT MS FLIGHT" (so
+ * many ended, each after MS; so many are in flight), "ack" (acknowledge from now on), "wait" (say
+ * that it waits for a safe point), "mute" (do not), "fork" (a child does the same), "spin CPU" (a
+ * child uses all that it gets of that processor), "max N" (report new pools), "bye" (close, do not
+ * return), "end". Prints "welcome EPOCH JOB", "target INTRA INTER EPOCH GENERATION", "lapsed",
+ * "closed".
  */
 #include "base/clock.h"
 #include "proto/proto.h"
@@ -54,6 +55,8 @@ struct peer {
     uint64_t epoch, generation, lease_ns, lease_until_ns;
     uint32_t target, active, source;
     uint64_t tasks, done, total;
+    uint64_t ended; /* requests */
+    uint32_t bucket[LATENCY_BUCKETS];
     char unit[PROTO_SHORT_MAX];
     struct proto_target pending; /* to be acknowledged … */
     uint64_t ack_at_ns;          /* … then; 0: nothing */
@@ -236,6 +239,21 @@ static void beat(struct peer *p, uint64_t now)
     transmit(p, &m);
 }
 
+static void tell_requests(struct peer *p, uint32_t count, uint32_t ms, uint32_t in_flight)
+{
+    union proto_message m;
+
+    p->ended += count;
+    p->bucket[latency_bucket(ms * NS_PER_MS)] += count;
+    proto_init(&m, PROTO_LATENCY, 0);
+    m.latency.now_ns = clock_now_ns();
+    m.latency.begun = p->ended + in_flight;
+    m.latency.ended = p->ended;
+    m.latency.most_in_flight = in_flight;
+    memcpy(m.latency.bucket, p->bucket, sizeof(m.latency.bucket));
+    transmit(p, &m);
+}
+
 static void set_local(struct peer *p, uint32_t intra, uint32_t inter)
 {
     union proto_message m;
@@ -281,9 +299,11 @@ static void spin(unsigned cpu)
 
 static void on_command(struct peer *p, const char *line)
 {
-    unsigned a, b;
+    unsigned a, b, c;
 
-    if (sscanf(line, "local %u %u", &a, &b) == 2)
+    if (sscanf(line, "requests %u %u %u", &a, &b, &c) == 3)
+        tell_requests(p, a, b, c);
+    else if (sscanf(line, "local %u %u", &a, &b) == 2)
         set_local(p, a, b);
     else if (sscanf(line, "progress %" SCNu64 " %" SCNu64 " %31s", &p->done, &p->total, p->unit) ==
              3)

@@ -30,6 +30,8 @@ def value_of(row):
         return "3M", 3 << 20
     if row["kind"] == "moment":
         return "2h", None
+    if row["kind"] == "promise":
+        return "p99=1.5s", "p99=1500ms"
     number = row["least"] + 2
     return str(number), number
 
@@ -87,6 +89,8 @@ def test_what_is_out_of_bounds_is_refused_by_name(tide, row):
         wrong += [row["least"] - 1, row["most"] + 1, f" {row['least']}", "1e3", "9" * 30]
     if row["kind"] == "memory":
         wrong += ["0M", row["least"] - 1]
+    if row["kind"] == "promise":
+        wrong += ["50ms", "p99=", "p99=50", "p99=0.5ms", "p99=61s", "p99=-1s", "p99=1.0001s", "p95=50ms", "p99=50ms ", "p99=1e3ms"]
     for text in wrong:
         done = submit(tide, row, str(text))
         assert done.returncode == 2 and f"--{row['key']}: " in done.stderr, (text, done)
@@ -175,7 +179,8 @@ def test_bash_completes_commands_as_help_lists_them(tide):
                                              ("JobChange", True)])
 def test_the_description_of_the_api_agrees(row, schema, changes):
     schemas = test_tided_observe.DESCRIPTION["components"]["schemas"]
-    types = {"number": "integer", "memory": "integer", "moment": "number", "choice": "string"}
+    types = {"number": "integer", "memory": "integer", "moment": "number", "choice": "string",
+             "promise": "string"}
     if changes and row["fixed"]:
         assert row["key"] not in schemas[schema]["properties"]
         return
@@ -185,5 +190,5 @@ def test_the_description_of_the_api_agrees(row, schema, changes):
     shown = schemas["Job"]["properties"][row["shown"]]
     assert shown["type"] == types[row["kind"]]
     assert shown.get("enum", row["names"].split()) == row["names"].split()
-    past = schemas["HistoryJob"]["properties"]  # keeps no memory
-    assert row["kind"] == "memory" or past[row["shown"]]["type"] == types[row["kind"]]
+    past = schemas["HistoryJob"]["properties"]  # keeps neither memory nor promises
+    assert row["kind"] in ("memory", "promise") or past[row["shown"]]["type"] == types[row["kind"]]

@@ -24,7 +24,7 @@
 #define LONGEST 16384 /* ms; longer ones count as this */
 #define LAG_MS  20    /* from the answer to cores in place */
 
-/* What a run is made of. Times in ms, work in microseconds of a core. */
+/* Parts of a run. Times in ms, work in microseconds of a core. */
 struct load {
     uint32_t promise_ms, serial_us, parallel_us, width; /* the parallel part runs on up to width */
     uint32_t low, high;                                 /* requests a second, … */

@@ -6,6 +6,9 @@ export interface Session { server: "machine" | "hub" | "cluster"; user: string |
 
 export interface Progress { done: number; total: number; unit: string; rate: number }
 
+/** Requests that a server tells; null: it tells none. */
+export interface Latency { promise_us: number | null; p99_us: number | null; rate: number; in_flight: number; kept: number | null }
+
 export interface Job {
   id: string; name: string; owner: string;
   state: "held" | "queued" | "paused" | "running" | "moldable" | "rigid" | "starting";
@@ -14,6 +17,7 @@ export interface Job {
   priority: number; class: number; weight: number; min: number; limit: number | null; request: number | null;
   memory: number | null; memory_used: number | null; deadline: number | null;
   placement: string; pinned: number | null; pinned_by: string | null; place: number | null;
+  latency: Latency | null;
   progress: Progress; reason: string; note: string; elapsed_s: number; run_s: number; wait_s: number;
   backends: { name: string; version: string; target: number; active: number; max: number; malleable: boolean; note: string }[];
   power_uw?: number | null; energy_uj?: number | null; energy_low_uj?: number | null; energy_high_uj?: number | null; energy_basis?: string | null;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Page 1: who has which cores and threads now, how far each job is, and why. */
-import { Job, Machine } from "./api";
+import { Job, Latency, Machine } from "./api";
 import { Chart } from "./chart";
 import { swatch } from "./colour";
 import { Detail } from "./detail";
@@ -149,7 +149,19 @@ export class MachinePage implements Page {
     row.classList.toggle("chosen", this.detail.shown === job.id);
   }
 
+  /** Of a server with a promise: what its requests take, and how often they kept it. */
+  private updateLatency(p: RowParts, latency: Latency, promise_us: number): void {
+    p.bar.hidden = true;
+    setText(p.done, `p99 ${latency.p99_us === null ? UNKNOWN : figure(latency.p99_us / 1000)} of ${figure(promise_us / 1000)} ms`);
+    const kept = latency.kept === null ? "" : `kept ${(100 * latency.kept).toFixed(1)} %`;
+    setText(p.rate, [`${number(latency.rate)} requests/s`, kept].filter(Boolean).join(" · "));
+  }
+
   private updateProgress(p: RowParts, job: Job): void {
+    if (job.latency?.promise_us) {
+      this.updateLatency(p, job.latency, job.latency.promise_us);
+      return;
+    }
     const { done, total, unit, rate } = job.progress;
     const known = total > 0, percent = known ? Math.min(100, (100 * done) / total) : 0;
     p.bar.hidden = !known;

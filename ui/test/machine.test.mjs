@@ -56,6 +56,16 @@ describe("page Machine", { skip: CHROMIUM ? false : "no chromium: scripts/setup.
     assert.ok(colours.includes("86,180,233") && colours.includes("230,159,0"), colours.join(" "));
   });
 
+  test("a server with a promise shows what its requests take instead of progress", async () => {
+    const server = await bed.job({ name: "server", slo: "p99=50ms" }, "--max", "8");
+    await page.waitForSelector(`button[data-job="${server.id}"]`);
+    const telling = setInterval(() => server.tell("requests 2 40 1"), 100);
+    await eventually(async () => /p99 4\d(\.\d)? of 50(\.0)? ms[^]*requests\/s/.test(await rowOf(page, server.id)), "latency");
+    clearInterval(telling);
+    server.peer.kill("SIGKILL");
+    await page.waitForSelector(`button[data-job="${server.id}"]`, { hidden: true });
+  });
+
   test("a job that comes is shown, and one that ends is gone", async () => {
     const third = await bed.job({ name: "third" }, "--max", "2");
     await page.waitForSelector(`button[data-job="${third.id}"]`);

@@ -172,10 +172,8 @@ static void fish(enum attributes_of set)
 static void json(enum attributes_of unused)
 {
     static const char *const kinds[] = {
-        [KIND_NUMBER] = "number",
-        [KIND_MEMORY] = "memory",
-        [KIND_MOMENT] = "moment",
-        [KIND_CHOICE] = "choice",
+        [KIND_NUMBER] = "number", [KIND_MEMORY] = "memory",   [KIND_MOMENT] = "moment",
+        [KIND_CHOICE] = "choice", [KIND_PROMISE] = "promise",
     };
 
     for (each_attribute(a)) {

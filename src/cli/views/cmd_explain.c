@@ -122,6 +122,26 @@ static void print_bounds(const json_t *job)
     printf("\n");
 }
 
+static void print_latency(const json_t *latency)
+{
+    double promise = member_number(latency, "promise_us") / 1000;
+    double p99 = member_number(latency, "p99_us") / 1000;
+    const json_t *kept = json_object_get(latency, "kept");
+
+    if (!json_is_object(latency))
+        return;
+    printf("  requests: %ld, %ld/s now, %ld in flight", member_long(latency, "requests"),
+           member_long(latency, "rate"), member_long(latency, "in_flight"));
+    if (p99 > 0)
+        printf(", p99 %.3g ms", p99);
+    if (promise > 0)
+        printf(", promised %.4g ms", promise);
+    if (json_is_number(kept))
+        printf("; kept in %.1f %% of %ld seconds", 100 * json_number_value(kept),
+               member_long(latency, "seconds"));
+    printf("\n");
+}
+
 /* Prints the speed with 2, 4, 8 … threads and with the most. */
 static void print_speedup(const json_t *speedup)
 {
@@ -257,6 +277,7 @@ static int explain_run(int argc, char **argv)
         return api_print(history);
     print_now(job);
     print_bounds(job);
+    print_latency(json_object_get(job, "latency"));
     if (!job_text_waits(job))
         json_array_foreach (processes, i, process)
             print_process(process);

@@ -100,9 +100,22 @@ static void text_count(const json_t *job, const char *key, const char *mark, cha
         snprintf(buf, size, "%ld%s", n, mark);
 }
 
+/* "p99 43/50ms": what it is, and what was promised. */
+static void text_latency(const json_t *latency, char *buf, size_t size)
+{
+    double p99 = member_number(latency, "p99_us") / 1000;
+    double promise = member_number(latency, "promise_us") / 1000;
+
+    if (p99 > 0)
+        snprintf(buf, size, "p99 %.3g/%.4gms", p99, promise);
+    else
+        snprintf(buf, size, "p99 -/%.4gms", promise);
+}
+
 static void text_progress(const json_t *job, char *buf, size_t size)
 {
     const json_t *progress = json_object_get(job, "progress");
+    const json_t *latency = json_object_get(job, "latency");
     const char *unit = member_text(progress, "unit");
     long done = member_long(progress, "done");
     long total = member_long(progress, "total");
@@ -111,7 +124,9 @@ static void text_progress(const json_t *job, char *buf, size_t size)
     if (job_text_waits(job)) {
         job_text_duration(member_number(job, "wait_s"), waited, sizeof(waited));
         snprintf(buf, size, "waits %s", waited);
-    } else if (total)
+    } else if (member_number(latency, "promise_us") > 0)
+        text_latency(latency, buf, size);
+    else if (total)
         snprintf(buf, size, "%ld/%ld%s%s", done, total, *unit ? " " : "", unit);
     else if (done)
         snprintf(buf, size, "%ld%s%s", done, *unit ? " " : "", unit);
@@ -119,8 +134,11 @@ static void text_progress(const json_t *job, char *buf, size_t size)
 
 static void text_rate(const json_t *job, char *buf, size_t size)
 {
+    const json_t *latency = json_object_get(job, "latency");
     double rate = member_number(json_object_get(job, "progress"), "rate");
 
+    if (member_number(latency, "promise_us") > 0) /* its requests are its progress */
+        rate = member_number(latency, "rate");
     if (rate >= 100)
         snprintf(buf, size, "%.0f/s", rate);
     else if (rate > 0)

@@ -132,6 +132,52 @@ static void put_done(FILE *f, const struct job *j)
     put_progress(f, j, "tide_job_progress_total", -1);
 }
 
+/* Jobs of which no request was told have none of these. */
+static void put_requests(FILE *f, const struct job *j)
+{
+    if (j->latency.since_ns == 0)
+        return;
+    put_job(f, "tide_job_requests_total", j);
+    fprintf(f, "} %" PRIu64 "\n", j->latency.requests);
+}
+
+static void put_in_flight(FILE *f, const struct job *j)
+{
+    struct latency_window w;
+
+    if (!latency_window(j, clock_now_ns(), &w))
+        return;
+    put_job(f, "tide_job_requests_in_flight", j);
+    fprintf(f, "} %u\n", w.in_flight);
+}
+
+static void put_latency(FILE *f, const struct job *j)
+{
+    struct latency_window w;
+
+    if (!latency_window(j, clock_now_ns(), &w) || w.p99_ns == 0)
+        return;
+    put_job(f, "tide_job_latency_seconds", j);
+    fprintf(f, ",quantile=\"0.99\"} %.15g\n", (double)w.p99_ns / NS_PER_S);
+}
+
+static void put_promise(FILE *f, const struct job *j)
+{
+    if (j->asked.attributes.slo_us == 0)
+        return;
+    put_job(f, "tide_job_promise_seconds", j);
+    fprintf(f, ",quantile=\"0.99\"} %.15g\n", (double)j->asked.attributes.slo_us / 1e6);
+}
+
+static void put_judged(FILE *f, const struct job *j)
+{
+    for (int kept = 0; kept <= 1 && j->asked.attributes.slo_us; kept++) {
+        put_job(f, "tide_job_promise_judged_seconds_total", j);
+        fprintf(f, ",kept=\"%s\"} %" PRIu64 "\n", kept ? "yes" : "no",
+                kept ? j->latency.seconds_kept : j->latency.seconds - j->latency.seconds_kept);
+    }
+}
+
 static void put_states(FILE *f, const struct request *r)
 {
     static const char *const states[] = {"held",     "queued", "paused",  "running",
@@ -172,6 +218,21 @@ static void put_jobs(FILE *f, const struct request *r)
     prometheus_family(f, "tide_job_progress_total", "counter",
                       "Units of work that a job has done.");
     each_job(f, r, put_done);
+    prometheus_family(f, "tide_job_requests_total", "counter",
+                      "Requests of a job that ended, since this tided knows it.");
+    each_job(f, r, put_requests);
+    prometheus_family(f, "tide_job_requests_in_flight", "gauge", "Requests of a job in flight.");
+    each_job(f, r, put_in_flight);
+    prometheus_family(f, "tide_job_latency_seconds", "gauge",
+                      "Latency of a job's requests in the last second or two.");
+    each_job(f, r, put_latency);
+    prometheus_family(f, "tide_job_promise_seconds", "gauge",
+                      "Latency that was promised for a job's requests.");
+    each_job(f, r, put_promise);
+    prometheus_family(
+        f, "tide_job_promise_judged_seconds_total", "counter",
+        "Seconds in which a job had requests, by whether its promise was kept in them.");
+    each_job(f, r, put_judged);
 }
 
 /* ---- the daemon ---- */

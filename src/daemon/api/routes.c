@@ -119,8 +119,8 @@ static bool read_attribute(const struct attribute *a, const json_t *value, int64
         return a->none;
     if (a->kind == KIND_MOMENT)
         return read_moment(value, ret);
-    if (a->kind == KIND_CHOICE)
-        return attribute_parse(a, json_string_value(value), ret) == 0;
+    if (a->kind == KIND_CHOICE || a->kind == KIND_PROMISE)
+        return json_is_string(value) && attribute_parse(a, json_string_value(value), ret) == 0;
     *ret = json_integer_value(value);
     return json_is_integer(value) && *ret >= a->least && *ret <= a->most;
 }
@@ -139,6 +139,10 @@ static void refuse_attribute(struct request *r, const struct attribute *a, const
     case KIND_MEMORY:
         /* No program needs so little: the unit was forgotten. */
         request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a number of bytes, at least a MiB",
+                     a->key, text);
+        break;
+    case KIND_PROMISE:
+        request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a text like \"p99=50ms\", 1ms to 60s",
                      a->key, text);
         break;
     case KIND_CHOICE:

@@ -10,6 +10,7 @@
 #include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/idle.h"
+#include "daemon/plan/promises.h"
 #include "daemon/record/shown.h"
 #include "daemon/record/store.h"
 
@@ -121,8 +122,12 @@ static json_t *view_use(const struct job *j)
 /* A value as JSON; null instead of 0 where 0 means none. */
 static json_t *view_attribute(const struct attribute *a, int64_t value)
 {
+    char promise[PROMISE_TEXT_MAX];
+
     if (a->none && value == 0)
         return json_null();
+    if (a->kind == KIND_PROMISE)
+        return json_string(promise_text(value, promise));
     if (a->kind == KIND_MOMENT)
         return json_real((double)value / 1000);
     return a->kind == KIND_CHOICE ? json_string(a->choices[value].name) : json_integer(value);
@@ -176,6 +181,26 @@ static json_t *view_reason(const struct job *j)
     return shown_text(text);
 }
 
+/* Its requests and its promise: null where no request was told. */
+static json_t *view_latency(const struct job *j)
+{
+    const struct job_latency *l = &j->latency;
+    struct latency_window w;
+    char why[PROMISES_TEXT_MAX];
+
+    if (!latency_window(j, clock_now_ns(), &w))
+        return json_null();
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "promise_us",
+        number_or_null((uint64_t)j->asked.attributes.slo_us), "p99_us",
+        number_or_null(w.p99_ns / NS_PER_US), "requests", number(l->requests), "rate",
+        number(w.per_second), "in_flight", number(w.in_flight), "need",
+        number_or_null(promises_bind(j) && !j->promise.alone ? j->promise.need : 0), "kept",
+        l->seconds ? json_real((double)l->seconds_kept / (double)l->seconds) : json_null(),
+        "seconds", number(l->seconds), "seconds_kept", number(l->seconds_kept), "why",
+        shown_text(promises_text(j, why)));
+}
+
 /* Origin of the job's pin: null without one. */
 static json_t *view_pinned_by(const struct job *j)
 {
@@ -197,14 +222,14 @@ json_t *view_job(const struct job *j, const struct caller *who)
     json_t *turn = view_turn(j, now);
     json_t *energy = view_job_energy(j, who);
     json_t *rest = json_pack(
-        "{s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
+        "{s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
         (int)job_malleable(j), "sized", number_or_null(j->asked.sized), "adopted", (int)j->adopted,
         "kept", (int)j->asked.kept, "pinned", number_or_null(j->asked.pinned.intra), "pinned_by",
         view_pinned_by(j), "lent", number(j->asked.lent), "borrowed", number(j->wanted.borrowed),
         "extra", number(idle_extra(j)), "place", number_or_null(j->wanted.place), "backends",
-        view_backends(j), "split", view_split(j), "progress", view_progress(j), "reason",
-        view_reason(j), "note", view_note(j), "signal", number_or_null(signal_of(j)), "elapsed_s",
-        (double)(now - j->created_ns) / 1e9);
+        view_backends(j), "split", view_split(j), "progress", view_progress(j), "latency",
+        view_latency(j), "reason", view_reason(j), "note", view_note(j), "signal",
+        number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
         json_object_update_new(view, memory) < 0 || json_object_update_new(view, turn) < 0 ||

@@ -126,6 +126,8 @@ static const char *takes(const struct attribute *a, char *buf, size_t size)
         return "an amount like 512M or 2G";
     case KIND_MOMENT:
         return "90s, 2h from its start, or 2026-01-31T18:30:00Z";
+    case KIND_PROMISE:
+        return "p99=50ms, from p99=1ms to p99=60s";
     case KIND_CHOICE:
         return attribute_choices(a, " or ", buf, size);
     default:

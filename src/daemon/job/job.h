@@ -9,10 +9,12 @@
 #include "base/cpuset.h"
 #include "base/error.h"
 #include "daemon/job/admission.h"
+#include "daemon/job/latency.h"
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
 #include "policy/core/extras.h"
+#include "policy/core/promise.h"
 #include "power/measure/range.h"
 #include "proto/attribute.h"
 #include "proto/proto.h"
@@ -94,9 +96,10 @@ struct process {
     uint32_t target, active, allowed_mcpu;
     uint64_t tasks, progress_done, progress_total;
     char unit[PROTO_SHORT_MAX];
-    uint64_t rate_ns, rate_base; /* time and count of the last sample */
-    double rate;                 /* units/s, smoothed */
-    struct split_use use;        /* processor time, where several processes share a target */
+    uint64_t rate_ns, rate_base;    /* time and count of the last sample */
+    double rate;                    /* units/s, smoothed */
+    struct process_latency latency; /* written by job/latency.c */
+    struct split_use use;           /* processor time, where several processes share a target */
 
     struct cpuset original; /* affinity before our first change */
     bool fenced;            /* its affinity is the job's cores */
@@ -199,6 +202,19 @@ struct job_extras {
     uint64_t looked_ns, cpu_ns, wait_ns, units, units_ns, rate;
 };
 
+/* Its promise of latency. Written by plan/promises.c. */
+struct job_promise {
+    int64_t slo_us; /* the promise that the rest is about; 0: none */
+    struct promise_state state;
+    uint32_t need; /* cores; 0: not known */
+    uint32_t least,
+        room;           /* by the last decision: cores that it may have; room 0: it takes no part */
+    bool alone;         /* no other job could use what it does not */
+    uint32_t has;       /* cores in place */
+    uint32_t in_flight; /* requests at the last look */
+    uint64_t looked_ns;
+};
+
 /* Which program it runs, for the curves of earlier runs. Written by record/curves.c. */
 struct job_program {
     bool looked, known;
@@ -251,6 +267,8 @@ struct job {
     struct job_observed observed;
     struct job_wanted wanted;
     struct job_extras extras;
+    struct job_latency latency; /* written by job/latency.c */
+    struct job_promise promise;
     struct job_placed placed;
     struct job_program program;
 

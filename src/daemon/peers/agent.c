@@ -7,10 +7,12 @@
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/job.h"
+#include "daemon/job/latency.h"
 #include "daemon/link/access.h"
 #include "daemon/link/agent_socket.h"
 #include "daemon/link/target.h"
 #include "daemon/plan/plan.h"
+#include "daemon/plan/promises.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -98,6 +100,7 @@ static void process_connect(struct process *p, struct connection *connection,
     p->unsent = p->later = p->waits = p->beat = false;
     p->rate_ns = 0;
     p->rate = 0;
+    latency_gone(p);
     p->signal = hello->signal;
     p->hello_max = hello->max;
     memcpy(p->comm, hello->comm, sizeof(p->comm));
@@ -288,6 +291,10 @@ static int on_message(struct connection *connection, union proto_message *m, str
     case PROTO_HEARTBEAT:
         on_heartbeat(connection->process, &m->heartbeat);
         return 0;
+    case PROTO_LATENCY:
+        latency_told(connection->process, &m->latency, clock_now_ns());
+        promises_look(connection->process->job);
+        return 0;
     case PROTO_LOCAL:
         on_local(connection->process, &m->local);
         return 0;
@@ -314,6 +321,7 @@ static void on_gone(struct connection *connection)
     p->held = 0;
     p->beat = p->waits = false;
     p->shrink_since_ns = 0;
+    latency_gone(p);
     daemon_changed(p->job->daemon); /* nobody waits for that agent now, but its process may go on */
 }
 

@@ -10,6 +10,7 @@
 #include "daemon/job/confine.h"
 #include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
+#include "daemon/plan/promises.h"
 #include "daemon/plan/users.h"
 #include "policy/core/cores.h"
 #include "policy/division/worth.h"
@@ -351,6 +352,7 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
     daemon->jobs->by_curves = d->spec.policy->by_curves;
     for (uint32_t i = 0; i < count; i++)
         fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
+    promises_bound(d->job, d->jobs, count, d->capacity);
     for (uint32_t i = 0; i < count; i++)
         fill_speed(d->job[i], cpus, d->tables + (size_t)i * 2 * cpus, &d->jobs[i]);
     return count;
@@ -542,6 +544,7 @@ static void explain(struct job *j, const struct policy_reason *reason)
     policy_reason_text(reason, other ? other->name : NULL, j->wanted.reason,
                        sizeof(j->wanted.reason));
     explain_cap(j);
+    promises_explain(j, decision_keeps_idle(j->daemon));
 }
 
 /* Takes up the plan's decision on its @i-th job. Returns true if it cut a loan. */

@@ -49,7 +49,7 @@
 #define MANY       (1 << 24)
 #define MANY_CORES (1 << 16)
 
-/* What a look says, in bounds. */
+/* A look, in bounds. */
 struct seen {
     uint64_t now_ns, promise_ns, near_ns, slack_ns, p99_ns, window_ns;
     uint64_t rate; /* in the window, by 1000 s */
@@ -90,7 +90,7 @@ static bool lowered_lately(const struct promise_state *s, uint64_t now_ns, uint6
 }
 
 /*
- * What p99 may be. Soon after a core was given back, p99 above slack that rose by more than two
+ * The limit of p99. Soon after a core was given back, p99 above slack that rose by more than two
  * buckets of the histogram says already that this core is missed.
  */
 static uint64_t near_ns(const struct promise_state *s, uint64_t now_ns, uint64_t promise_ns)

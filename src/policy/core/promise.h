@@ -63,7 +63,7 @@ struct promise_state {
     bool began;     /* had a request */
     bool idle;
 
-    /* What was seen. */
+    /* Seen so far. */
     uint64_t now_ns;     /* last look */
     uint64_t changed_ns; /* its cores in place changed, or were asked to */
     uint64_t busy_ns;    /* last request in flight, … */
@@ -101,7 +101,7 @@ struct promise_state {
     uint64_t pause_ns;  /* length of the last one; 0: long ago */
 };
 
-/* What the caller sees. Any values are allowed, and answered in bounds. */
+/* The caller's view. Any values are allowed, and answered in bounds. */
 struct promise_look {
     uint64_t now_ns;         /* monotonic */
     uint64_t promise_ns;     /* 0: none */

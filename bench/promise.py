@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A server with a promise of latency beside a training: `tide run --slo`, against static splits and weights.
+
+    promise.py [--rounds 3] [--seconds 40] [--loads light,half,heavy,bursts]
+
+Both programs are stock PyTorch: serve.py, whose requests arrive at random, and the training of runtime_work.py (cnn). The
+rule of the loads, made before any run: a request on one core takes s; the promise is that 99 of 100 take at most 6 s. Light
+is 0.15 / s requests a second, half 0.5 / s, heavy 1.2 / s (more than one core can serve); bursts is 0.1 / s and 1.2 / s, eight seconds each.
+
+    promise    both by `tide run`, the server with --slo
+    split      one core each, one thread each (taskset): on two cores the only static split in which both run
+    weights    both with all cores; the training at the lowest niceness
+    stock      both as they are
+
+For each: the part of the seconds with requests in which their p99 was at most the promise (a request counts in the second of its arrival),
+the p99 of all, and the training's steps a second. Sides take turns within a round, each run begins anew; the first ten seconds do not
+count. Goals: 0.99 of the seconds, and 0.95 of the training's steps under the best static split that keeps the promise; where
+none does, steps are beyond what a static split could have.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import subprocess
+import time
+
+import harness
+
+HERE = pathlib.Path(__file__).resolve().parent
+TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch/bin/python"))
+LOADS = {"light": (0.15, None), "half": (0.5, None), "heavy": (1.2, None), "bursts": (0.1, (16, 1.2))}
+PROMISE, SETTLE_S, WINDOW_S = 6, 10, 1
+SIDES = ("promise", "split", "weights", "stock")
+KEPT_GOAL, STEPS_GOAL = 0.99, 0.95
+ONE = {"OMP_NUM_THREADS": "1"}
+
+
+def service_s(bench):
+    """Seconds of a request on one core, while nothing else runs."""
+    done = subprocess.run(["taskset", "-c", "0", TORCH, HERE / "serve.py", "--calibrate"], env={**bench.env, **ONE},
+                          capture_output=True, text=True, check=True, timeout=120)
+    return float(done.stdout)
+
+
+def commands(bench, side, load, s, seconds):
+    """(server, training), each a command and its environment."""
+    rate, burst = LOADS[load]
+    serve = [TORCH, str(HERE / "serve.py"), "--rate", f"{rate / s:.4f}", "--seconds", str(seconds + SETTLE_S),
+             "--out", str(bench.folder / "requests")]
+    if burst:
+        serve += ["--burst", f"{burst[0]}:{burst[1] / s:.4f}"]
+    train = [TORCH, str(HERE / "runtime_work.py"), "--work", "cnn", "--seconds", harness.FOREVER]
+    python = {"PYTHONPATH": str(harness.ROOT / "python")}
+    if side == "promise":
+        run = [harness.TIDE, "run", "--name"]
+        return (([*run, "serve", "--slo", f"p99={round(PROMISE * s * 1000)}ms", "--", *serve], {**bench.tide_env, **python}),
+                ([*run, "train", "--", *train], bench.tide_env))
+    if side == "split":
+        return ((["taskset", "-c", "0", *serve], {**bench.env, **ONE}), (["taskset", "-c", "1", *train], {**bench.env, **ONE}))
+    nice = ["nice", "-n", "19"] if side == "weights" else []
+    return (serve, bench.env), ([*nice, *train], bench.env)
+
+
+def measured(side, load, s, seconds):
+    with harness.Bench() as bench:
+        (serve, serve_env), (train, train_env) = commands(bench, side, load, s, seconds)
+        training = bench._job(train, train_env, "train")
+        training.wait_steps(5)
+        server = subprocess.Popen(serve, env=serve_env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=open(bench.folder / "serve.log", "w"))
+        try:
+            while not (bench.folder / "requests").exists():
+                if server.poll() is not None:
+                    raise RuntimeError((bench.folder / "serve.log").read_text()[-2000:])
+                time.sleep(0.05)
+            begin = time.monotonic() + SETTLE_S
+            time.sleep(SETTLE_S + seconds)
+            end = time.monotonic()
+            steps = sum(begin <= t < end for t in training.steps())
+            why = bench.cli("explain", "serve") if side == "promise" and server.poll() is None else ""
+            server.wait(seconds + 120)  # what waits is answered, too
+        finally:
+            server.kill()
+        return judged(bench.folder / "requests", begin, seconds, PROMISE * s) | {"steps": steps / (end - begin), "why": why}
+
+
+def judged(path, begin, seconds, promise_s):
+    windows = {}
+    for line in path.read_text().splitlines():
+        at, took = map(float, line.split())
+        if begin <= at < begin + seconds:
+            windows.setdefault(int((at - begin) / WINDOW_S), []).append(took)
+    kept = [harness.quantile(took, 0.99) <= promise_s for took in windows.values()]
+    every = [took for some in windows.values() for took in some]
+    return {"windows": len(kept), "kept": sum(kept), "requests": len(every),
+            "p99_ms": 1000 * harness.quantile(every, 0.99) if every else None}
+
+
+def row(load, s, runs):
+    found = {side: {"kept": sum(r["kept"] for r in some) / max(1, sum(r["windows"] for r in some)),
+                    "p99_ms": statistics.median(r["p99_ms"] for r in some), "steps": statistics.median(r["steps"] for r in some)}
+             for side, some in runs.items()}
+    line = {"model": load, "rounds": len(runs["promise"]), "request ms": round(1000 * s, 1), "promise ms": round(6000 * s, 1)}
+    for side, f in found.items():
+        line |= {f"{side} kept": round(f["kept"], 4), f"{side} p99 ms": round(f["p99_ms"], 1), f"{side} steps/s": round(f["steps"], 2)}
+    split_keeps = found["split"]["kept"] >= KEPT_GOAL
+    ratios = [a["steps"] / b["steps"] for a, b in zip(runs["promise"], runs["split"])]
+    line["steps promise / split"] = round(statistics.median(ratios), 3)
+    line["promise kept"] = "met" if found["promise"]["kept"] >= KEPT_GOAL else "missed"
+    line["steps"] = ("no static split with a training keeps it" if not split_keeps else
+                     "met" if statistics.median(ratios) >= STEPS_GOAL else "missed")
+    return line | {"runs": runs}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, default=40)
+    p.add_argument("--loads", default=",".join(LOADS))
+    args = p.parse_args()
+    with harness.Bench() as bench:
+        s = service_s(bench)
+    for load in args.loads.split(","):
+        runs = {side: [] for side in SIDES}
+        for i in range(args.rounds):
+            for k in range(len(SIDES)):
+                side = SIDES[(i + k) % len(SIDES)]
+                runs[side].append(measured(side, load, s, args.seconds))
+        line = row(load, s, runs)
+        print("  ".join(f"{key}: {value}" for key, value in line.items() if key != "runs"), flush=True)
+        harness.save("promise", [line])
+
+
+main()

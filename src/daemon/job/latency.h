@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Latency of a job's requests, as the agents of its processes tell it (PROTO_LATENCY), and the part
+ * of the time in which its promise was kept. Daemon's event loop only; called by peers/agent.c, the
+ * plan and the views.
+ */
+#pragma once
+
+#include "base/latency.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct job;
+struct process;
+struct proto_latency;
+
+/* Part of each process: the agent's counts at its last message. */
+struct process_latency {
+    bool told;
+    uint64_t begun, ended;
+    uint32_t bucket[LATENCY_BUCKETS];
+};
+
+/* Part of each job: what ended in the present second and in the one before. */
+struct job_latency {
+    uint64_t since_ns;  /* begin of the present second; 0: no request was told yet */
+    uint64_t before_ns; /* length of the one before; 0: there is none */
+    uint64_t moved_ns;  /* a request began or ended last */
+    uint32_t now[LATENCY_BUCKETS], before[LATENCY_BUCKETS];
+    uint32_t most_in_flight;        /* since the last latency_take_most() */
+    uint64_t requests;              /* ended, as long as this daemon knows the job */
+    uint64_t seconds, seconds_kept; /* with requests; and with a p99 within the promise */
+};
+
+/* The view of plan and API. */
+struct latency_window {
+    uint64_t p99_ns; /* of what ended in the window; where nothing did but is in flight: how long */
+    uint64_t window_ns;  /* its length, 1 to 2 s */
+    uint32_t ended;      /* in it */
+    uint32_t per_second; /* ended in the last whole second */
+    uint32_t in_flight;
+};
+
+/* Takes up an agent's message. */
+void latency_told(struct process *p, const struct proto_latency *m, uint64_t now_ns);
+
+/* The agent of a process starts over or is gone: nothing of it is in flight. */
+void latency_gone(struct process *p);
+
+/* The promise changed: seconds are counted anew. */
+void latency_judge_anew(struct job *j);
+
+/* Ends seconds that are over. Returns false if no request was told yet. */
+bool latency_look(struct job *j, uint64_t now_ns, struct latency_window *ret);
+
+/* The same for who may change nothing. */
+bool latency_window(const struct job *j, uint64_t now_ns, struct latency_window *ret);
+
+/* Most requests in flight since the last call. */
+uint32_t latency_take_most(struct job *j, uint32_t in_flight);

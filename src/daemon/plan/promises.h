@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Promises of latency (`--slo p99=50ms`): asks the pure stage (policy/core/promise.h) how many
+ * cores a job needs for its promise, and puts that into the policy's snapshot as the job's minimum,
+ * and as its maximum where others can use the rest. So every policy composes with promises, and
+ * users' shares hold. Daemon's event loop only; called by peers/agent.c, the tick and decision.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct daemon;
+struct job;
+struct policy_job;
+
+/* After news of a job's requests; decides at once where it needs other cores. */
+void promises_look(struct job *j);
+
+/* Once a second: servers that are idle tell nothing. */
+void promises_tick(struct daemon *d);
+
+/*
+ * Bounds the cores of jobs with a promise in a snapshot of @count jobs: no more than others leave
+ * at their minima, or held by hand, of the machine and of the user's share; older promises first.
+ */
+void promises_bound(struct job *const *job, struct policy_job *jobs, uint32_t count,
+                    uint32_t capacity);
+
+/* Whether its promise decides on the job's cores. */
+bool promises_bind(const struct job *j);
+
+/*
+ * Says what the promise needs instead of the policy's reason for the share, where the two agree and
+ * nothing else bounds the share (@bounded), or behind it.
+ */
+void promises_explain(struct job *j, bool bounded);
+
+/* Writes "its promise p99=50ms needs 2 cores: …", or nothing. Returns @buf. */
+#define PROMISES_TEXT_MAX 128
+const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX]);

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Promises of latency: a server whose requests are slow gets the cores of its user's other jobs, and gives them back."""
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from cli_tools import BUILD, tide  # noqa: F401
+from conftest import ROOT
+from daemon import UnixConnection, eventually
+
+ONE, TWO = 61001, 61002
+CPUS = 8
+NEITHER = 40  # ms: no cause to ask for cores nor to give any back, where 50 are promised
+
+
+class Server:
+    """A job whose process tells requests ten times a second, as set()."""
+
+    def __init__(self, job):
+        self.job, self.told, self.ended = job, None, threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def set(self, count, ms, in_flight=1):
+        self.told = (count, ms, in_flight)
+
+    def run(self):
+        told = None
+        with contextlib.suppress(ValueError, OSError):  # the peer has ended
+            while not self.ended.wait(0.1):
+                if self.told and (any(self.told[::2]) or told != self.told):  # an idle server's agent is silent
+                    self.job.peer.tell("requests {} {} {}".format(*self.told))
+                told = self.told
+
+    def end(self):
+        self.ended.set()
+        self.thread.join()
+
+    def latency(self):
+        return self.job.get()["latency"]
+
+
+@pytest.fixture
+def tided(place):
+    return place.daemon("--cpus", f"0-{CPUS - 1}").start()
+
+
+@pytest.fixture
+def server(tided):
+    result = Server(tided.job("--max", str(CPUS), name="server", slo="p99=50ms"))
+    yield result
+    result.end()
+
+
+@pytest.fixture
+def batch(tided):
+    return tided.job("--max", str(CPUS), name="batch")
+
+
+def targets(*jobs):
+    return tuple(job.get()["target"] for job in jobs)
+
+
+def test_without_requests_a_promise_changes_nothing(tided, server, batch):
+    batch.target(CPUS // 2), server.job.target(CPUS // 2)
+    assert server.job.get()["slo"] == "p99=50ms" and server.latency() is None
+
+
+def test_slow_requests_get_all_cores_and_fast_ones_give_them_back(server, batch):
+    server.set(10, 80)
+    server.job.target(CPUS - 1), batch.target(1)  # the other keeps its minimum
+    server.set(10, NEITHER)
+    assert "its promise p99=50ms needs" in server.job.get()["reason"]
+    seen = eventually(lambda: (now := server.latency())["seconds"] > 0 and now)
+    assert seen["seconds_kept"] == 0 and 80_000 <= seen["p99_us"] <= 92_000 and seen["in_flight"] == 1
+    server.job.target(CPUS - 1)
+    server.set(10, 5)
+    eventually(lambda: targets(server.job)[0] < CPUS - 2)
+    batch.target(CPUS - server.job.settled()["target"])
+    eventually(lambda: server.latency()["seconds_kept"] > 0)
+
+
+def test_a_queue_is_seen_before_any_request_is_slow(server, batch):
+    server.set(10, 5)
+    eventually(lambda: targets(server.job)[0] < CPUS // 2)
+    server.set(10, 5, in_flight=40)
+    server.job.target(CPUS - 1), batch.target(1)
+    assert server.latency()["p99_us"] < 50_000
+
+
+def test_an_idle_server_keeps_its_minimum_and_gets_back_what_it_had(tided, batch):
+    server = Server(tided.job("--max", str(CPUS), name="server", slo="p99=50ms", min=2))
+    server.set(10, 80)
+    server.job.target(CPUS - 1)
+    server.set(10, NEITHER)
+    server.set(0, 0, in_flight=0)
+    server.job.target(2), batch.target(CPUS - 2)
+    server.set(10, NEITHER)
+    server.job.target(CPUS - 1), batch.target(1)
+    server.end()
+
+
+def test_it_leaves_what_others_hold_by_hand_and_the_jobs_that_wait_hold_nothing(tided, server):
+    pinned, waits = tided.job("--max", str(CPUS), name="pinned"), 5
+    for i in range(waits):
+        assert tided.api("POST", "/v1/jobs", {"name": f"waits{i}", "queue": True, "held": True})[0] == 201
+    assert pinned.patch(threads=3)[1]["status"] == "done"
+    server.set(10, 80)
+    eventually(lambda: server.latency() and server.latency()["need"] == CPUS - 3)
+    server.job.target(CPUS - 3), pinned.target(3)
+    assert not server.job.get()["oversubscribed"]
+
+
+def test_two_promises_share_what_there_is(tided, server, batch):
+    other = Server(tided.job("--max", str(CPUS), name="other", slo="p99=50ms"))
+    server.set(10, 80), other.set(10, 80)
+    eventually(lambda: sum(targets(server.job, other.job, batch)) == CPUS and targets(batch) == (1,))
+    other.end()
+
+
+def test_cores_that_no_other_job_can_use_stay_with_the_server(tided, server):
+    small = tided.job("--max", "2", name="small")
+    server.set(10, 1)
+    small.target(2), server.job.target(CPUS - 2)
+    eventually(lambda: server.latency() and server.latency()["seconds"] >= 4)
+    assert targets(server.job, small) == (CPUS - 2, 2)
+
+
+def test_a_server_that_stands_still_is_slow(server, batch):
+    server.set(10, 5)
+    eventually(lambda: server.latency() and server.latency()["seconds"] > 0)
+    server.set(0, 0, in_flight=3)
+    server.job.target(CPUS - 1)
+    eventually(lambda: server.latency()["seconds"] > server.latency()["seconds_kept"])
+
+
+def test_another_program_in_the_process_counts_anew(server, batch):
+    server.set(10, NEITHER, in_flight=3)
+    eventually(lambda: server.latency() and server.latency()["in_flight"] == 3)
+    server.told = None
+    server.job.peer.tell("bye")
+    eventually(lambda: server.latency()["in_flight"] == 0)
+
+
+def test_cores_that_do_not_help_go_back(server, batch):
+    server.set(10, 80)
+    server.job.target(CPUS - 1)
+    eventually(lambda: "is not kept" in server.job.get()["reason"])
+    server.job.target(CPUS // 2), batch.target(CPUS // 2)
+
+
+def test_a_promise_is_taken_back_and_given_to_a_job_that_runs(server, batch):
+    server.set(10, 80)
+    server.job.target(CPUS - 1)
+    server.set(10, NEITHER)
+    assert server.job.patch(slo=None)[0] == 200
+    server.job.target(CPUS // 2), batch.target(CPUS // 2)
+    assert server.latency()["promise_us"] is None and server.latency()["need"] is None
+    assert server.job.patch(slo="p99=60ms")[0] == 200
+    server.job.target(CPUS - 1)
+    assert server.latency()["promise_us"] == 60_000
+
+
+def test_alone_it_has_all_cores_whatever_it_needs(server, tided):
+    server.set(10, 1)
+    eventually(lambda: server.latency() and server.latency()["seconds"] >= 2)
+    server.job.target(CPUS)
+
+
+def test_a_daemon_that_is_started_again_counts_from_there(server, batch, tided):
+    server.set(10, 80)
+    server.job.target(CPUS - 1)
+    before = eventually(lambda: (now := server.latency()["requests"]) >= 100 and now)
+    tided.stop()
+    tided.start()
+    told = eventually(lambda: (now := server.latency()) and now["requests"] > 0 and now)
+    assert server.job.get()["slo"] == "p99=50ms" and told["requests"] < before
+    server.set(10, 80)
+    server.job.target(CPUS - 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_no_other_user_gives_cores_for_it(tided):
+    server = Server(tided.job("--max", str(CPUS), uid=ONE, name="server", slo="p99=50ms"))
+    own, other = tided.job("--max", str(CPUS), uid=ONE, name="own"), tided.job("--max", str(CPUS), uid=TWO, name="other")
+    server.set(10, 80)
+    other.target(CPUS // 2), server.job.target(CPUS // 2 - 1), own.target(1)
+    server.end()
+
+
+def test_metrics_tell_requests_and_how_the_promise_is_kept(server, batch, tided):
+    server.set(10, 80)
+    eventually(lambda: server.latency() and server.latency()["seconds"] > 0)
+    text = metrics(tided)
+    assert 'tide_job_promise_seconds{job="j1",name="server",quantile="0.99"} 0.05' in text
+    assert 'tide_job_promise_judged_seconds_total{job="j1",name="server",kept="no"}' in text
+    assert 'tide_job_requests_in_flight{job="j1",name="server"} 1' in text and 'name="batch",quantile' not in text
+
+
+def metrics(tided):
+    connection = UnixConnection(tided.dir / "api.sock")
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
+
+
+PROGRAM = """
+import os, threading, time
+import threadtide
+slow = threadtide.request()
+with slow:                                         # a queue: these end on other threads
+    def one():
+        with threadtide.request():
+            time.sleep(0.02)
+    threads = [threading.Thread(target=one) for _ in range(20)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    time.sleep(0.3)
+
+@threadtide.request()
+def handler():
+    time.sleep(0.001)
+
+for _ in range(30):
+    handler()
+began = time.perf_counter()
+for _ in range(20000):
+    with threadtide.request():
+        pass
+print((time.perf_counter() - began) / 20000 * 1e6, flush=True)
+if os.fork() == 0:
+    threadtide._lib.library.tide_request_end(5)    # began before the fork: not its own
+    with threadtide.request():
+        time.sleep(0.05)
+time.sleep(60)
+"""
+
+
+def test_a_program_tells_its_requests_through_the_agent(tide):
+    program = tide.start("run", "--name", "server", "--slo", "p99=50ms", "--", sys.executable, "-c", PROGRAM,
+                         env={"PYTHONPATH": str(ROOT / "python"), "TIDE_LIBRARY": str(BUILD / "libtide.so.1")},
+                         stdout=subprocess.PIPE)
+    microseconds = float(program.stdout.readline())
+    assert microseconds < 50  # about one; sanitizers and busy machines take longer
+    eventually(lambda: (tide.job("server")["latency"] or {}).get("requests") == 1 + 20 + 30 + 20000 + 1)
+    eventually(lambda: tide.job("server")["latency"]["in_flight"] == 0)
+    assert "promised 50 ms" in tide("explain", "server").stdout
+    row = next(line for line in tide("ps").stdout.splitlines() if "server" in line)
+    assert "/50ms" in row
