@@ -39,7 +39,8 @@ def compile_peer(folder):
     program = pathlib.Path(folder) / "fake_peer"
     src = harness.ROOT / "src"
     subprocess.run(["gcc", "-O1", f"-I{src}", "-D_GNU_SOURCE", TESTS / "fake_peer.c",
-                    src / "proto/proto.c", src / "base/error.c", "-o", program], check=True)
+                    src / "proto/proto.c", src / "base/error.c", src / "base/latency.c", "-o", program],
+                   check=True)
     return program
 
 

@@ -46,7 +46,7 @@ ATTRIBUTE(DEADLINE, deadline_ms, .key = "deadline", .stored = "deadline_ms",
             "\ttime that the clock shows _HH:MM_.")
 ATTRIBUTE(SLO, slo_us, .key = "slo", .stored = "slo_us", .kind = KIND_PROMISE,
     .none = true, .none_word = true, .least = 1000, .most = 60000000,
-    .value = "p99=T", .text = "promise of latency: 99 of 100 requests take at most T, like p99=50ms",
+    .value = "p99=T", .text = "what 99 of 100 requests take at most, like p99=50ms",
     .page = "A promise of latency: 99 of 100 requests take at most _T_ (*p99=50ms*, *p99=1.5s*;\n"
             "\t*1ms* to *60s*). While they are slower, the job gets cores of its user's other jobs at\n"
             "\tonce; while they are clearly faster, it gives cores back one by one. Its program tells\n"

@@ -141,7 +141,7 @@ class Stage:
 
 @pytest.fixture(scope="module")
 def stage(build_dir, compiled, engine):
-    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"),
+    program = compiled("fake_peer.c", str(ROOT / "src/proto/proto.c"), str(ROOT / "src/base/latency.c"),
                        str(ROOT / "src/base/error.c"))
     result = Stage(build_dir, program, engine)
     yield result
