@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #define BEGIN (100 * NS_PER_S)
-#define MS(n) ((n) * NS_PER_MS)
+#define MS(n) ((n)*NS_PER_MS)
 
 static struct job job;
 static struct process process[2];
