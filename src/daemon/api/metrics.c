@@ -195,44 +195,41 @@ static void put_states(FILE *f, const struct request *r)
     }
 }
 
+/* In the order of the text. */
+static const struct {
+    const char *name, *type, *help;
+    per_job_fn put;
+} per_job[] = {
+    {"tide_job_threads", "gauge",
+     "Threads of a job: commanded, not parked, and those that its pools were built with.",
+     put_threads},
+    {"tide_job_cores", "gauge", "Cores that a job may use.", put_cores},
+    {"tide_job_weight", "gauge", "Weight of a job among the others; 100 is the usual one.",
+     put_weight},
+    {"tide_job_cpu_weight", "gauge",
+     "Weight that tided gave a job's control group; 0 where it gave none.", put_cpu_weight},
+    {"tide_job_queue_place", "gauge", "Place of a job that waits, where the policy has an order.",
+     put_place},
+    {"tide_job_rate", "gauge", "Units of work of a job in a second.", put_rate},
+    {"tide_job_progress_total", "counter", "Units of work that a job has done.", put_done},
+    {"tide_job_requests_total", "counter",
+     "Requests of a job that ended, since this tided knows it.", put_requests},
+    {"tide_job_requests_in_flight", "gauge", "Requests of a job in flight.", put_in_flight},
+    {"tide_job_latency_seconds", "gauge", "Latency of a job's requests in the last second or two.",
+     put_latency},
+    {"tide_job_promise_seconds", "gauge", "Latency that was promised for a job's requests.",
+     put_promise},
+    {"tide_job_promise_judged_seconds_total", "counter",
+     "Seconds in which a job had requests, by whether its promise was kept in them.", put_judged},
+};
+
 static void put_jobs(FILE *f, const struct request *r)
 {
     put_states(f, r);
-    prometheus_family(
-        f, "tide_job_threads", "gauge",
-        "Threads of a job: commanded, not parked, and those that its pools were built with.");
-    each_job(f, r, put_threads);
-    prometheus_family(f, "tide_job_cores", "gauge", "Cores that a job may use.");
-    each_job(f, r, put_cores);
-    prometheus_family(f, "tide_job_weight", "gauge",
-                      "Weight of a job among the others; 100 is the usual one.");
-    each_job(f, r, put_weight);
-    prometheus_family(f, "tide_job_cpu_weight", "gauge",
-                      "Weight that tided gave a job's control group; 0 where it gave none.");
-    each_job(f, r, put_cpu_weight);
-    prometheus_family(f, "tide_job_queue_place", "gauge",
-                      "Place of a job that waits, where the policy has an order.");
-    each_job(f, r, put_place);
-    prometheus_family(f, "tide_job_rate", "gauge", "Units of work of a job in a second.");
-    each_job(f, r, put_rate);
-    prometheus_family(f, "tide_job_progress_total", "counter",
-                      "Units of work that a job has done.");
-    each_job(f, r, put_done);
-    prometheus_family(f, "tide_job_requests_total", "counter",
-                      "Requests of a job that ended, since this tided knows it.");
-    each_job(f, r, put_requests);
-    prometheus_family(f, "tide_job_requests_in_flight", "gauge", "Requests of a job in flight.");
-    each_job(f, r, put_in_flight);
-    prometheus_family(f, "tide_job_latency_seconds", "gauge",
-                      "Latency of a job's requests in the last second or two.");
-    each_job(f, r, put_latency);
-    prometheus_family(f, "tide_job_promise_seconds", "gauge",
-                      "Latency that was promised for a job's requests.");
-    each_job(f, r, put_promise);
-    prometheus_family(
-        f, "tide_job_promise_judged_seconds_total", "counter",
-        "Seconds in which a job had requests, by whether its promise was kept in them.");
-    each_job(f, r, put_judged);
+    for (unsigned i = 0; i < ARRAY_LEN(per_job); i++) {
+        prometheus_family(f, per_job[i].name, per_job[i].type, per_job[i].help);
+        each_job(f, r, per_job[i].put);
+    }
 }
 
 /* ---- the daemon ---- */

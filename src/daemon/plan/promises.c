@@ -47,20 +47,6 @@ void promises_explain(struct job *j, bool bounded)
 
 /* ---- in the snapshot ------------------------------------------------------------------------- */
 
-static int64_t least_of(const struct policy_job *job)
-{
-    return policy_job_least(job, POLICY_MCPU) / POLICY_CORE_MCPU;
-}
-
-/* Most cores that it could use; none while it does not run. */
-static int64_t most_of(const struct job *j, const struct policy_job *job)
-{
-    if (!j->admission.wanted)
-        return 0;
-    return (job->pinned_by != POLICY_PIN_NONE ? job->pinned : job->max).of[POLICY_MCPU] /
-           POLICY_CORE_MCPU;
-}
-
 static void bound(struct job *const *job, struct policy_job *jobs, uint32_t count, uint32_t at,
                   int64_t capacity)
 {
@@ -71,13 +57,15 @@ static void bound(struct job *const *job, struct policy_job *jobs, uint32_t coun
     int64_t room = capacity, own = share ? share : capacity, spare = capacity, need;
 
     for (uint32_t k = 0; k < count; k++) {
-        int64_t insists = job[k]->admission.wanted ? least_of(&jobs[k]) : 0;
+        int64_t insists = policy_job_least(&jobs[k], POLICY_MCPU) / POLICY_CORE_MCPU;
+        int64_t could = policy_job_fixed(&jobs[k], POLICY_MCPU);
 
-        if (k == at)
+        if (k == at || !job[k]->admission.wanted)
             continue;
         room -= insists;
         own -= job[k]->uid == j->uid ? insists : 0;
-        spare -= most_of(job[k], &jobs[k]);
+        could = could >= 0 ? could : policy_job_most(&jobs[k], POLICY_MCPU);
+        spare -= could / POLICY_CORE_MCPU;
     }
     room = smaller(smaller(larger(room, least), larger(own, least)), most);
     j->promise.least = (uint32_t)least;
@@ -140,8 +128,13 @@ static void look(struct job *j, uint64_t now)
     if (p->slo_us != j->asked.attributes.slo_us)
         begin_anew(j);
     p->looked_ns = now;
-    if (!latency_look(j, now, &w))
+    if (p->slo_us == 0 || p->room == 0 || !latency_look(j, now, &w)) {
+        latency_take_most(j, 0);
+        p->need = 0;
+        if (before)
+            plan_make(j->daemon);
         return;
+    }
     p->in_flight = w.in_flight;
     look = (struct promise_look){.now_ns = now,
                                  .promise_ns = (uint64_t)p->slo_us * NS_PER_US,
@@ -153,9 +146,7 @@ static void look(struct job *j, uint64_t now)
                                  .has = in_place(j),
                                  .least = p->least,
                                  .most = p->room};
-    if (p->slo_us == 0 || p->room == 0) {
-        p->need = 0;
-    } else if (p->alone) { /* it has all that it can use: nothing is learnt of fewer */
+    if (p->alone) { /* it has all that it can use: nothing is learnt of fewer */
         p->state = (struct promise_state){0};
         p->need = look.has;
     } else {
