@@ -89,7 +89,7 @@ class Tide:
     def wait(condition):
         end = time.monotonic() + GUARD_S
         while not condition():
-            assert time.monotonic() < end, "it never happened"
+            assert time.monotonic() < end, f"it never happened, see line {condition.__code__.co_firstlineno}"
             time.sleep(0.02)
 
     def daemon(self):

@@ -110,9 +110,10 @@ def used_ticks(pid):
 
 
 def busy_threads(pid):
+    """One tick may be the end of those milliseconds that a thread which only listens has used so far."""
     before = used_ticks(pid)
     time.sleep(0.3)
-    return sum(ticks > before.get(task, 0) for task, ticks in used_ticks(pid).items())
+    return sum(ticks > before.get(task, 0) + 1 for task, ticks in used_ticks(pid).items())
 
 
 def stop(pid):

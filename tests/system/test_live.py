@@ -163,7 +163,7 @@ def test_stale_generation_is_refused_and_changes_nothing(live, agent):
 
 def test_older_epoch_is_refused(live, agent):
     agent.set(4)
-    newer = agent.daemon.next_generation() + 1000
+    newer = agent.daemon.next_generation() + 10**9  # no other order's number, however many come
     agent.command(7, generation=newer, epoch=agent.daemon.epoch - 1)
     assert agent.wait(peer.Ack, lambda m: m.generation == newer).status == ACK_STALE
     agent.wait_target(4, SOURCE_DAEMON)

@@ -23,9 +23,10 @@ static _Atomic unsigned wakes;
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
 {
+    uint64_t now = now_ns; /* once: other threads move it */
+
     (void)clock;
-    *ret = (struct timespec){.tv_sec = (time_t)(now_ns / NS_PER_S),
-                             .tv_nsec = (long)(now_ns % NS_PER_S)};
+    *ret = (struct timespec){.tv_sec = (time_t)(now / NS_PER_S), .tv_nsec = (long)(now % NS_PER_S)};
     return 0;
 }
 
