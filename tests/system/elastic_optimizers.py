@@ -5,9 +5,6 @@ elastic_optimizers.py: for each option one step function trains a small layer wi
 It does so twice from the same values: in a cluster that stays as it is, then through 1 -> 3 -> 2
 workers, 1 -> 2 -> 1 parameter servers, and the death of a server. One JSON line says of each option
 and optimizer "same", "differs", or why it was refused as the optimizer was wrapped.
-
-Each optimizer is trained without an option, but with each option only SGD, Adam and AdamW are; with
-TIDE_SOAK all are with all, which takes three times as long: what takes time is TensorFlow's reading of the functions.
 """
 
 import json
@@ -23,8 +20,6 @@ from peer import wait_until
 
 STEPS = 2  # between two changes of the cluster
 CHANGES = 6
-ALWAYS = ("SGD", "Adam", "AdamW")  # with each option
-SOAK = os.environ.get("TIDE_SOAK", "0") != "0"
 
 
 class Group:
@@ -36,8 +31,6 @@ class Group:
         self.name, self._training = name, training
         self.refused, self._pairs, self._entries = {}, {}, {}
         for kind in optimizers():
-            if name != "plain" and not SOAK and kind.__name__ not in ALWAYS:
-                continue
             known = len(training.strategy.variables_in.entries)
             with training.strategy.scope():
                 layer = keras.layers.Dense(3, kernel_initializer="ones", bias_initializer="ones")

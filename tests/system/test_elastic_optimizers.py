@@ -13,8 +13,9 @@ from program import BUILD, HERE, clean_env, tensorflow_pythons
 
 OPTIONS = {"plain", "weight_decay", "clipnorm", "global_clipnorm", "use_ema", "schedule",
            "accumulation", "loss_scale"}
-# One worker runs them all: the table takes a minute.
-pytestmark = pytest.mark.xdist_group("optimizers")
+LIMIT_S = 5 * GUARD_S  # the whole table, most of it TensorFlow's reading of functions: three minutes alone
+# One worker runs them all.
+pytestmark = [pytest.mark.xdist_group("optimizers"), pytest.mark.timeout(LIMIT_S + GUARD_S)]
 REFUSED = {"Muon": "does not work with TensorFlow, elastic or not"}  # and the reason
 
 
@@ -24,8 +25,8 @@ def table(request, tmp_path_factory):
     log = tmp_path_factory.mktemp("optimizers") / "log"
     with open(log, "w+b") as words:
         done = subprocess.run([request.param, str(HERE / "elastic_optimizers.py")],
-                              stdout=subprocess.PIPE, stderr=words, timeout=3 * GUARD_S,
-                              env=clean_env(TIDE_BUILD_DIR=BUILD, TIDE_SOAK=int(SOAK)))
+                              stdout=subprocess.PIPE, stderr=words, timeout=LIMIT_S,
+                              env=clean_env(TIDE_BUILD_DIR=BUILD))
     said = log.read_text(errors="replace")
     assert done.returncode == 0, said[-6000:]
     assert "restarted after step" in said  # a server died
@@ -35,6 +36,5 @@ def table(request, tmp_path_factory):
 @pytest.mark.parametrize("option", sorted(OPTIONS))
 def test_optimizer_gives_the_same_bits_or_was_refused(table, option):
     assert set(table) == OPTIONS and {"AdamW", "SGD", "Adam"} <= set(table[option])
-    assert len(table[option]) >= 11 or not SOAK and option != "plain"
     for name, outcome in table[option].items():
         assert outcome == "same" or REFUSED.get(name, "no reason") in outcome, (option, name)
