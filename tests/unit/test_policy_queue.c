@@ -29,6 +29,27 @@ static void strict_waits_until_the_full_request_is_free(void **state)
     expect(1, POLICY_VERB_HOLD, 0, "waits for cores: needs 8 cores, 4 cores free");
 }
 
+static void interactive_jobs_go_before_older_batch_jobs(void **state)
+{
+    struct policy_job *batch;
+
+    scene_init(&scene, 8, 0);
+    batch = asks(4);
+    batch->class = 10;
+    asks(6);
+    decide("fcfs/strict/rigid");
+    expect(0, POLICY_VERB_HOLD, 0, "waits for cores: needs 4 cores, 2 cores free");
+    expect(1, POLICY_VERB_START, 6, "rigid, stays at 6 cores");
+    /* who runs goes on */
+    scene_init(&scene, 8, 0);
+    batch = runs_with(4, 4);
+    batch->class = 10;
+    asks(6);
+    decide("fcfs/strict/rigid");
+    expect(0, POLICY_VERB_KEEP, 4, "rigid, stays at 4 cores");
+    expect(1, POLICY_VERB_HOLD, 0, "waits for cores: needs 6 cores, 4 cores free");
+}
+
 static void strict_starts_in_order_as_many_as_fit(void **state)
 {
     scene_init(&scene, 16, 0);
@@ -378,6 +399,8 @@ static struct policy_spec numbered_choice(const char *policy, uint32_t n)
 static void random_queue(uint32_t n)
 {
     random_scene(&scene, n, (n / 3 % FLAVOURS) | (one_in(4) ? 0 : WITH_FIXED | WITH_HISTORY));
+    for (uint32_t i = 0; i < scene.snapshot.job_count && one_in(2); i++)
+        scene.jobs[i].class = 10 * one_in(2);
 }
 
 /* Round-robin's turns: some have lasted longer than the quantum. */
@@ -441,7 +464,15 @@ static bool begins(uint32_t job)
            outcome.decisions[job].verb == POLICY_VERB_RESUME;
 }
 
-/* Under fcfs: whoever begins is older than all who wait for room, or passes one short of memory. */
+static bool is_after(const struct policy_job *b, const struct policy_job *a)
+{
+    if (b->class != a->class)
+        return b->class > a->class;
+    return b->arrival_ns != a->arrival_ns ? b->arrival_ns > a->arrival_ns : b->id > a->id;
+}
+
+/* Under fcfs: whoever begins is of a smaller class than all who wait for room, or as old in the
+ * same class, or passes one short of memory. */
 static void nobody_overtakes(void **state)
 {
     uint32_t held = 0;
@@ -458,19 +489,16 @@ static void nobody_overtakes(void **state)
                 continue;
             held++;
             for (uint32_t k = 0; k < scene.snapshot.job_count; k++) {
-                const struct policy_job *a = &scene.jobs[i], *b = &scene.jobs[k];
-                bool younger =
-                    b->arrival_ns != a->arrival_ns ? b->arrival_ns > a->arrival_ns : b->id > a->id;
-
-                if (begins(k) && younger)
-                    assert_true(reason->arg[0] == POLICY_MEMORY && b->state == POLICY_PAUSED);
+                if (begins(k) && is_after(&scene.jobs[k], &scene.jobs[i]))
+                    assert_true(reason->arg[0] == POLICY_MEMORY &&
+                                scene.jobs[k].state == POLICY_PAUSED);
             }
         }
     }
     assert_true(held > 100);
 }
 
-/* Places are a row without gaps, and nobody else has one; under fcfs they follow age. */
+/* Places are a row without gaps, and nobody else has one; under fcfs they follow class and age. */
 static void places_number_those_who_wait(void **state)
 {
     uint32_t waiting = 0;
@@ -498,7 +526,7 @@ static void places_number_those_who_wait(void **state)
         for (uint32_t i = 1; i <= last; i++) {
             assert_non_null(at[i]);
             if (n % 3 == 0 && i > 1)
-                assert_true(at[i - 1]->arrival_ns <= at[i]->arrival_ns);
+                assert_true(is_after(at[i], at[i - 1]));
         }
     }
     assert_true(waiting > RANDOM_SNAPSHOTS / 20);
@@ -582,6 +610,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strict_waits_until_the_full_request_is_free),
+        cmocka_unit_test(interactive_jobs_go_before_older_batch_jobs),
         cmocka_unit_test(strict_starts_in_order_as_many_as_fit),
         cmocka_unit_test(who_made_no_request_is_not_told_of_one),
         cmocka_unit_test(strict_malleable_jobs_use_what_is_idle),

@@ -63,6 +63,7 @@ static void write_ticket(const struct queue *q, uint32_t j)
     int64_t variant = q->param[QUEUE_VARIANT];
 
     *t = (struct ticket){
+        .class = job->class,
         .arrival_ns = job->arrival_ns,
         .id = job->id,
         .least = policy_job_least(job, POLICY_MCPU),
@@ -118,6 +119,8 @@ static bool goes_first(uint32_t a, uint32_t b, const void *arg)
 
     if (x->major != y->major)
         return x->major < y->major;
+    if (x->class != y->class)
+        return x->class < y->class;
     if (x->minor != y->minor)
         return x->minor < y->minor;
     if (x->arrival_ns != y->arrival_ns)

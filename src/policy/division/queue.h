@@ -55,9 +55,10 @@ extern const char *const queue_reassignment_names[], *const queue_variant_names[
 
 #define QUEUE_NOBODY UINT32_MAX
 
-/* One job; sizes in mcpu. In the row the smaller (major, minor, arrival, id) goes first. */
+/* One job; sizes in mcpu. In the row the smaller (major, class, minor, arrival, id) goes first. */
 struct ticket {
     int64_t major;
+    uint32_t class;
     uint64_t minor;
     uint64_t arrival_ns;
     uint64_t id;

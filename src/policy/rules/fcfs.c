@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `fcfs`: first come, first served. Jobs stand in the row of queue.h by arrival, and none is
- * paused.
+ * Policy `fcfs`: first come, first served. Jobs stand in the row of queue.h by class, smaller
+ * first, then by arrival, and none is paused.
  *
  * With `strict` this is the thesis' FCFS: the oldest waits until its full request is free, and no
  * other job is filled in past it. `max-prop` with resize=grow is its MAX_PROP, `always-attend` its

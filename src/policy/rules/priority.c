@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy `priority`: jobs stand in the row of queue.h by priority, larger first, then by arrival.
+ * Policy `priority`: jobs stand in the row of queue.h by priority, larger first, then by class
+ * and arrival.
  *
  * The first that lacks room for what it starts with pauses preemptible jobs of lower priority:
  * those with the longest accumulated run first, then the smallest request, then the smallest id, as

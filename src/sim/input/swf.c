@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define BATCH 10 /* class of the jobs in a queue for batch */
+
 enum swf_field {
     SWF_JOB,
     SWF_SUBMIT, /* seconds */
@@ -146,8 +148,8 @@ static int make_spec(const int64_t *value, const struct job_context *context, st
         job_spec_put(spec, JOB_KEY_THREADS, cores);
     if (memory > 0)
         job_spec_put(spec, JOB_KEY_MEMORY, memory * 1024 * cores);
-    if (value[SWF_QUEUE] >= 0)
-        job_spec_put(spec, JOB_KEY_CLASS, value[SWF_QUEUE]);
+    if (value[SWF_QUEUE] >= 0) /* by the format's convention queue 0 is for interactive jobs */
+        job_spec_put(spec, JOB_KEY_CLASS, value[SWF_QUEUE] == 0 ? 0 : BATCH);
     snprintf(spec->name, sizeof(spec->name), "swf-%lld", (long long)value[SWF_JOB]);
     return 0;
 }
