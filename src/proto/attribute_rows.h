@@ -24,7 +24,7 @@ ATTRIBUTE(PRIORITY, priority, .key = "priority", .kind = KIND_NUMBER,
     .page = "Larger goes first.")
 ATTRIBUTE(CLASS, class, .key = "class", .kind = KIND_NUMBER,
     .least = 0, .most = PROTO_CLASS_MAX,
-    .value = "N", .text = "smaller is first: interactive 0, batch 10",
+    .value = "N", .text = "smaller goes first in the queue",
     .page = "Jobs of a smaller class go first in the queue of *fcfs*, *priority* (among those of one\n"
             "\tpriority) and *round-robin*: give interactive jobs 0 and batch jobs 10.")
 ATTRIBUTE(REQUEST, request, .key = "request", .kind = KIND_NUMBER, .none = true, .none_word = true,

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from daemon import NOBODY, SET, WAIT, eventually
-from workers import CPU_GROUP, V2, cpu_groups, group
+from workers import CPU_GROUP, V2, cpu_groups, group, weighs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ONE = 61001  # a user without a name
@@ -156,22 +156,11 @@ def test_an_affinity_changed_under_our_fence_is_the_new_limit_too(place):
     job.target(len(CPUS))
 
 
-def weight(job):
-    """As in cgroup v2; there is none of a root's."""
-    if V2:
-        return int((group(job) / "cpu.weight").read_text())
-    return int((group(job) / "cpu.shares").read_text()) * 100 // 1024
-
-
 def quota(job):
     """In cores."""
     if V2:
         return int((group(job) / "cpu.max").read_text().split()[0]) / 100000
     return int((group(job) / "cpu.cfs_quota_us").read_text()) / 100000
-
-
-def weighs(job, wanted):
-    return eventually(lambda: group(job) != CPU_GROUP and weight(job) == wanted)
 
 
 @root_only

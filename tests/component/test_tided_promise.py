@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Promises of latency: a server whose requests are slow gets the cores of its user's other jobs, and gives them back."""
 import contextlib
+import functools
 import os
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import pytest
 from cli_tools import BUILD, tide  # noqa: F401
 from conftest import ROOT
 from daemon import UnixConnection, eventually
+from workers import cpu_groups, weighs
 
 ONE, TWO = 61001, 61002
+USER = ONE if os.geteuid() == 0 else None
 CPUS = 8
 NEITHER = 40  # ms: no cause to ask for cores nor to give any back, where 50 are promised
 
@@ -44,8 +47,20 @@ class Server:
         return self.job.get()["latency"]
 
 
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
 @pytest.fixture
 def tided(place):
+    """A user's own, which sets no weights: nobody yields."""
+    made = place.daemon("--cpus", f"0-{CPUS - 1}", uid=USER).start()
+    made.job = functools.partial(made.job, uid=USER)
+    return made
+
+
+@pytest.fixture
+def roots(place):
+    """Root's, where weights can be set."""
     return place.daemon("--cpus", f"0-{CPUS - 1}").start()
 
 
@@ -183,12 +198,48 @@ def test_a_daemon_that_is_started_again_counts_from_there(server, batch, tided):
     server.job.target(CPUS - 1)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-def test_no_other_user_gives_cores_for_it(tided):
-    server = Server(tided.job("--max", str(CPUS), uid=ONE, name="server", slo="p99=50ms"))
-    own, other = tided.job("--max", str(CPUS), uid=ONE, name="own"), tided.job("--max", str(CPUS), uid=TWO, name="other")
+@root_only
+def test_no_other_user_gives_cores_for_it(roots):
+    server = Server(roots.job("--max", str(CPUS), uid=ONE, name="server", slo="p99=50ms"))
+    own, other = roots.job("--max", str(CPUS), uid=ONE, name="own"), roots.job("--max", str(CPUS), uid=TWO, name="other")
     server.set(10, 80)
     other.target(CPUS // 2), server.job.target(CPUS // 2 - 1), own.target(1)
+    server.end()
+
+
+@root_only
+@cpu_groups
+def test_where_weights_can_be_set_the_others_yield_and_the_server_has_threads_on_all_cores(roots):
+    server = Server(roots.job("--max", str(CPUS), name="server", slo="p99=50ms"))
+    batch = roots.job("--max", str(CPUS), name="batch")
+    server.set(10, 80)
+    server.job.target(CPUS), batch.target(1)
+    server.set(10, NEITHER)
+    weighs(server.job, 100 * (CPUS - 1) + 94), weighs(batch, 6)
+    assert f"needs {CPUS} cores, to which others yield" in server.job.get()["reason"]
+    assert batch.get()["reason"].endswith("; yields to server for its promise")
+    server.set(0, 0, in_flight=0)
+    server.job.target(1), batch.target(CPUS - 1)
+    weighs(server.job, 100), weighs(batch, 100 * (CPUS - 1))
+    server.set(10, NEITHER)
+    server.job.target(CPUS), weighs(batch, 6)
+    server.end()
+
+
+@root_only
+@cpu_groups
+@pytest.mark.parametrize("who", ["pinned", "promised", "quota", "of-another", "reserve"])
+def test_who_has_its_cores_for_a_reason_does_not_yield(roots, who):
+    server = Server(roots.job("--max", str(CPUS), name="server", slo="p99=50ms"))
+    more = {"promised": {"slo": "p99=50ms"}, "quota": {"placement": "quota"}, "of-another": {"uid": TWO}}.get(who, {})
+    other = roots.job("--max", str(CPUS), name="other", **more)
+    if who == "pinned":
+        assert other.patch(threads=1)[1]["status"] == "done"
+    if who == "reserve":  # the policy keeps cores unused on purpose
+        assert roots.api("PUT", "/v1/policy", {"policy": "equal/reserve=1"})[0] == 200
+    server.set(10, 80)
+    server.job.target({"of-another": CPUS // 2}.get(who, CPUS - 1))
+    assert "yield" not in server.job.get()["reason"] + other.get()["reason"]
     server.end()
 
 

@@ -52,6 +52,18 @@ def group(job):
     return CPU_GROUP / path.lstrip("/")
 
 
+def weight(job):
+    """As in cgroup v2; there is none of a root's."""
+    if V2:
+        return int((group(job) / "cpu.weight").read_text())
+    return int((group(job) / "cpu.shares").read_text()) * 100 // 1024
+
+
+def weighs(job, wanted):
+    """Shares of v1 are whole numbers, too: one more or less."""
+    return eventually(lambda: group(job) != CPU_GROUP and abs(weight(job) - wanted) <= 1)
+
+
 def whole_cores(quota_us, period_us=100000):
     return max(1, int(quota_us) // int(period_us)) if int(quota_us) > 0 else 0
 

@@ -191,6 +191,49 @@ static void a_clearly_lower_load_ends_the_hold_off(void **state)
     assert_int_equal(l.has, 1);
 }
 
+/* Four cores of its own are too few; a fifth is one to which others yield. */
+static void a_core_to_which_others_yield_goes_back_seldom(void **state)
+{
+    uint32_t tries = 0;
+
+    setup(40);
+    l.own = 4;
+    l.most = 5;
+    for (int i = 0; i < 10000; i++) {
+        bool had_more = l.has > 4, lull = i % 160 >= 80;
+
+        l.ended = lull ? 30 : 300;
+        l.in_flight = l.most_in_flight = lull ? 1 : 4;
+        look_for(100);
+        l.p99_ns = (l.has > 4 || lull ? 20 : 70) * MS;
+        tries += had_more && l.has <= 4;
+    }
+    assert_in_range(tries, 2, 5); /* in 1000 seconds: after 64, 128, 256, … */
+    l.ended = 30;
+    l.in_flight = l.most_in_flight = 1;
+    l.p99_ns = 20 * MS;
+    look_for(900 * 1000); /* a lull that lasts ends it, as it ends any hold-off */
+    assert_in_range(l.has, 1, 3);
+}
+
+/* The same, but what broke the promise were some of its own cores. */
+static void its_own_cores_go_back_as_if_nobody_yielded(void **state)
+{
+    setup(40);
+    for (int i = 0; i < 2; i++) {
+        l.own = i ? 7 : 0;
+        l.has = 4;
+        memset(&s, 0, sizeof(s));
+        l.p99_ns = 70 * MS;
+        look_for(100);
+        assert_int_equal(l.has, 8);
+        l.p99_ns = 20 * MS;
+        look_for(20000);
+        assert_int_equal(l.has, 1);
+        assert_true(s.hold_ns == PROMISE_HOLD_NS);
+    }
+}
+
 static void an_idle_server_needs_its_least_and_is_back_at_once(void **state)
 {
     setup(40);
@@ -664,6 +707,8 @@ int main(void)
         cmocka_unit_test(no_core_goes_back_while_more_are_in_place),
         cmocka_unit_test(cores_that_broke_the_promise_are_held_off_ever_longer),
         cmocka_unit_test(a_clearly_lower_load_ends_the_hold_off),
+        cmocka_unit_test(a_core_to_which_others_yield_goes_back_seldom),
+        cmocka_unit_test(its_own_cores_go_back_as_if_nobody_yielded),
         cmocka_unit_test(an_idle_server_needs_its_least_and_is_back_at_once),
         cmocka_unit_test(short_pauses_are_soon_no_longer_idle),
         cmocka_unit_test(idle_cores_that_come_back_too_late_are_kept_longer),

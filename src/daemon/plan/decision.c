@@ -8,6 +8,7 @@
 #include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
+#include "daemon/plan/idle.h"
 #include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/promises.h"
@@ -352,7 +353,6 @@ static uint32_t fill_jobs(struct daemon *daemon, uint64_t now)
     daemon->jobs->by_curves = d->spec.policy->by_curves;
     for (uint32_t i = 0; i < count; i++)
         fill_job(d->job[i], cpus, now, &d->current[i], &d->jobs[i]);
-    promises_bound(d->job, d->jobs, count, d->capacity);
     for (uint32_t i = 0; i < count; i++)
         fill_speed(d->job[i], cpus, d->tables + (size_t)i * 2 * cpus, &d->jobs[i]);
     return count;
@@ -382,9 +382,7 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason, uint64_
 /* CPUs that are made up (--cpus) count as cores of the first NUMA node. */
 static void describe_cores(const struct daemon *d, struct cores_machine *ret)
 {
-    memset(ret, 0, sizeof(*ret));
-    ret->cpus = d->cpus;
-    ret->usable = d->usable;
+    *ret = (struct cores_machine){.cpus = d->cpus, .usable = d->usable};
     for (int c = cpuset_next(&d->cpus, 0); c >= 0; c = cpuset_next(&d->cpus, (unsigned)c + 1)) {
         int node = topology_node_of(&d->topology, (unsigned)c);
         bool online = cpuset_has(&d->topology.online, (unsigned)c);
@@ -464,7 +462,7 @@ uint32_t decision_most_threads(const struct job *j)
     uint32_t most = most_cores(j, cpuset_count(&j->daemon->cpus), clock_now_ns());
     uint32_t has = j->wanted.share + extras_of(&j->extras.loan, j->wanted.share);
 
-    if (!may_have_extras(j) || j->placed.late)
+    if (!may_have_extras(j) || j->placed.late || promises_beyond(j))
         return j->wanted.share;
     if (!job_settled(j) || job_waits(j)) /* first what was asked of it last */
         most = has < most ? has : most;
@@ -482,7 +480,7 @@ static void want_threads(struct job *j)
                  "%u of its %u threads for some seconds, to learn its speed-up",
                  j->wanted.threads.intra, j->wanted.share);
     if (j->wanted.threads.intra == j->wanted.share && may_have_extras(j))
-        j->wanted.threads.intra += extras_of(&j->extras.loan, j->wanted.share);
+        j->wanted.threads.intra += promises_beyond(j) + idle_loan(j);
     if ((!job_malleable(j) && !j->asked.pinned.intra) || !j->admission.wanted)
         j->wanted.threads = (struct threads){0};
     apportion_divide(j);
@@ -603,6 +601,7 @@ static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
     policy_machine_init(&d->root, (int64_t)d->capacity * POLICY_CORE_MCPU,
                         memory_capacity(daemon, now));
     cap_domain(daemon, &d->root);
+    promises_bound(d->job, d->jobs, d->count, d->capacity);
     s->jobs = d->jobs;
     s->users = d->users;
     s->user_count = users_fill(daemon, d->job, s->job_count, d->jobs, d->users);
@@ -794,6 +793,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
         want_threads(j);
         record_changes(j, &j->wanted.threads_before, &j->wanted.cores_before);
     }
+    promises_weigh(daemon);
     backstop_divide(daemon->backstop);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "daemon/plan/decision.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
+#include "daemon/plan/promises.h"
 #include "daemon/plan/users.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
@@ -46,10 +47,14 @@ struct idle {
     struct policy_curve *curves;
 };
 
+uint32_t idle_loan(const struct job *j)
+{
+    return promises_beyond(j) ? 0 : extras_of(&j->extras.loan, j->wanted.share);
+}
+
 uint32_t idle_extra(const struct job *j)
 {
-    return j->wanted.threads.intra > j->wanted.share ? extras_of(&j->extras.loan, j->wanted.share)
-                                                     : 0;
+    return j->wanted.threads.intra > j->wanted.share ? idle_loan(j) : 0;
 }
 
 void idle_reason(const struct job *j, char ret_reason[IDLE_REASON_MAX])

@@ -21,6 +21,9 @@ struct idle *idle_free(struct idle *i); /* takes NULL, returns NULL */
 /* Once a second: begins to look where some job uses its share and could use more. */
 void idle_tick(struct idle *i);
 
+/* Extra threads that the job is lent; none while its promise gives it some. */
+uint32_t idle_loan(const struct job *j);
+
 /* Extra threads that the job has now. */
 uint32_t idle_extra(const struct job *j);
 

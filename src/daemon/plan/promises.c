@@ -4,17 +4,36 @@
 #include "base/clock.h"
 #include "base/minmax.h"
 #include "daemon/daemon.h"
+#include "daemon/job/confine.h"
 #include "daemon/job/job.h"
+#include "daemon/plan/decision.h"
+#include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
+#include "daemon/plan/users.h"
 #include "policy/core/policy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#define YIELDS 16 /* weight of a job that yields is so many times smaller */
+
 bool promises_bind(const struct job *j)
 {
     return j->promise.need > 0 && j->asked.attributes.slo_us > 0;
+}
+
+uint32_t promises_beyond(const struct job *j)
+{
+    uint32_t share = j->wanted.share;
+
+    return share && j->promise.threads > share ? j->promise.threads - share : 0;
+}
+
+/* Those of them that it was given. */
+static uint32_t in_force(const struct job *j)
+{
+    return j->wanted.threads.intra > j->wanted.share ? promises_beyond(j) : 0;
 }
 
 const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX])
@@ -29,68 +48,154 @@ const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX])
         snprintf(buf, PROMISES_TEXT_MAX, "its promise %s is not kept: %s", promise,
                  promise_why_text(j->promise.state.why));
     else
-        snprintf(buf, PROMISES_TEXT_MAX, "its promise %s needs %u core%s: %s", promise,
+        snprintf(buf, PROMISES_TEXT_MAX, "its promise %s needs %u core%s%s: %s", promise,
                  j->promise.need, j->promise.need == 1 ? "" : "s",
+                 promises_beyond(j) ? ", to which others yield" : "",
                  promise_why_text(j->promise.state.why));
     return buf;
 }
 
-void promises_explain(struct job *j, bool bounded)
+static void append(struct job *j, size_t len, const char *text)
 {
-    size_t len = j->wanted.share == j->promise.need && !bounded ? 0 : strlen(j->wanted.reason);
-    char text[PROMISES_TEXT_MAX];
-
-    if (*promises_text(j, text) && len + strlen(text) + 3 < sizeof(j->wanted.reason))
+    if (*text && len + strlen(text) + 3 < sizeof(j->wanted.reason))
         snprintf(j->wanted.reason + len, sizeof(j->wanted.reason) - len, "%s%s", len ? "; " : "",
                  text);
 }
 
+void promises_explain(struct job *j, bool bounded)
+{
+    bool agree = j->wanted.share + promises_beyond(j) == j->promise.need;
+    const struct job *server = job_of_number(j->daemon, j->promise.yields_to);
+    char text[PROMISES_TEXT_MAX];
+
+    append(j, agree && !bounded ? 0 : strlen(j->wanted.reason), promises_text(j, text));
+    if (server) {
+        snprintf(text, sizeof(text), "yields to %s for its promise", server->name);
+        append(j, strlen(j->wanted.reason), text);
+    }
+}
+
 /* ---- in the snapshot ------------------------------------------------------------------------- */
 
-static void bound(struct job *const *job, struct policy_job *jobs, uint32_t count, uint32_t at,
-                  int64_t capacity)
+/* The jobs of a snapshot. */
+struct jobs {
+    struct job *const *job;
+    struct policy_job *policy; /* same index */
+    uint32_t count, capacity;
+};
+
+/* Weights divide its cores, and no limit or order says which it has. */
+static bool is_weighed(const struct job *j, const struct policy_job *p)
 {
-    struct job *j = job[at];
+    return j->asked.attributes.placement == PLACEMENT_SHARED && j->confine->can_limit(j) &&
+           !j->asked.kept && p->pinned_by == POLICY_PIN_NONE;
+}
+
+/* Whether more threads than cores take nothing but from its user's jobs that yield. */
+static bool may_share(const struct jobs *s, uint32_t at)
+{
+    const struct job *j = s->job[at];
+    const struct daemon *d = j->daemon;
+
+    if (!is_weighed(j, &s->policy[at]) || machine_share_shared(d->machine_share) ||
+        decision_keeps_idle(d) || users_most(d, j->uid) < s->capacity)
+        return false;
+    for (uint32_t k = 0; k < s->count; k++)
+        if (s->job[k]->uid != j->uid && s->job[k]->admission.wanted)
+            return false;
+    return true;
+}
+
+static bool may_yield(const struct jobs *s, uint32_t k)
+{
+    const struct job *j = s->job[k];
+
+    return j->admission.wanted && j->asked.attributes.slo_us == 0 && is_weighed(j, &s->policy[k]);
+}
+
+/*
+ * Finds the cores that it may have: some are its own, further ones it shares with jobs that yield.
+ * Returns how many nobody else could use.
+ */
+static int64_t find_room(const struct jobs *s, uint32_t at)
+{
+    struct job *j = s->job[at];
     int64_t share = (j->wanted.user.may_mcpu + POLICY_CORE_MCPU - 1) / POLICY_CORE_MCPU;
-    int64_t least = jobs[at].min.of[POLICY_MCPU] / POLICY_CORE_MCPU;
-    int64_t most = jobs[at].max.of[POLICY_MCPU] / POLICY_CORE_MCPU;
-    int64_t room = capacity, own = share ? share : capacity, spare = capacity, need;
+    int64_t least = s->policy[at].min.of[POLICY_MCPU] / POLICY_CORE_MCPU;
+    int64_t most = s->policy[at].max.of[POLICY_MCPU] / POLICY_CORE_MCPU;
+    int64_t room = s->capacity, users = share ? share : room, spare = room, yielded = 0;
+    bool shares = may_share(s, at);
 
-    for (uint32_t k = 0; k < count; k++) {
-        int64_t insists = policy_job_least(&jobs[k], POLICY_MCPU) / POLICY_CORE_MCPU;
-        int64_t could = policy_job_fixed(&jobs[k], POLICY_MCPU);
+    for (uint32_t k = 0; k < s->count; k++) {
+        int64_t insists = policy_job_least(&s->policy[k], POLICY_MCPU) / POLICY_CORE_MCPU;
+        int64_t could = policy_job_fixed(&s->policy[k], POLICY_MCPU);
 
-        if (k == at || !job[k]->admission.wanted)
+        if (k == at || !s->job[k]->admission.wanted)
             continue;
         room -= insists;
-        own -= job[k]->uid == j->uid ? insists : 0;
-        could = could >= 0 ? could : policy_job_most(&jobs[k], POLICY_MCPU);
+        users -= s->job[k]->uid == j->uid ? insists : 0;
+        yielded += shares && may_yield(s, k) ? insists : 0;
+        could = could >= 0 ? could : policy_job_most(&s->policy[k], POLICY_MCPU);
         spare -= could / POLICY_CORE_MCPU;
     }
-    room = smaller(smaller(larger(room, least), larger(own, least)), most);
+    room = smaller(room, users);
     j->promise.least = (uint32_t)least;
-    j->promise.room = (uint32_t)room;
+    j->promise.own = (uint32_t)smaller(larger(room, least), most);
+    j->promise.room = (uint32_t)smaller(larger(room + yielded, least), most);
     j->promise.alone = spare >= most;
+    return smaller(larger(spare, 0), most);
+}
+
+static void bound(const struct jobs *s, uint32_t at)
+{
+    struct job *j = s->job[at];
+    struct policy_job *p = &s->policy[at];
+    int64_t spare = find_room(s, at), need, own;
+
     if (!promises_bind(j))
         return;
-    need = smaller(larger(j->promise.need, least), room);
-    jobs[at].min.of[POLICY_MCPU] = need * POLICY_CORE_MCPU;
-    if (!promise_is_given_up(j->promise.state.why))
-        jobs[at].max.of[POLICY_MCPU] =
-            larger(need, smaller(larger(spare, 0), most)) * POLICY_CORE_MCPU;
+    need = smaller(larger(j->promise.need, j->promise.least), j->promise.room);
+    own = smaller(need, j->promise.own);
+    p->min.of[POLICY_MCPU] = own * POLICY_CORE_MCPU;
+    if (promise_is_given_up(j->promise.state.why))
+        return;
+    p->max.of[POLICY_MCPU] = larger(own, spare) * POLICY_CORE_MCPU;
+    if (need == own)
+        return;
+    j->promise.threads = (uint32_t)need;
+    for (uint32_t k = 0; k < s->count; k++)
+        if (k != at && may_yield(s, k) && s->job[k]->promise.yields_to == 0)
+            s->job[k]->promise.yields_to = j->number;
 }
 
 void promises_bound(struct job *const *job, struct policy_job *jobs, uint32_t count,
                     uint32_t capacity)
 {
+    const struct jobs s = {job, jobs, count, capacity};
+
+    for (uint32_t i = 0; i < count; i++)
+        job[i]->promise.threads = job[i]->promise.yields_to = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct job *j = job[i];
 
         if (j->asked.attributes.slo_us && jobs[i].malleability == POLICY_MALLEABLE &&
             jobs[i].pinned_by == POLICY_PIN_NONE && j->admission.wanted)
-            bound(job, jobs, count, i, capacity);
+            bound(&s, i);
         else
             j->promise.need = j->promise.room = 0;
+    }
+}
+
+void promises_weigh(struct daemon *d)
+{
+    for (struct job *k = d->jobs->first; k; k = k->next) {
+        struct job *server = job_of_number(d, k->promise.yields_to);
+        uint32_t yielded = k->wanted.weight - larger(k->wanted.weight / YIELDS, CGROUP_WEIGHT_MIN);
+
+        if (!server || in_force(server) == 0)
+            continue;
+        k->wanted.weight -= yielded;
+        server->wanted.weight = smaller(server->wanted.weight + yielded, CGROUP_WEIGHT_MAX);
     }
 }
 
@@ -99,7 +204,8 @@ void promises_bound(struct job *const *job, struct policy_job *jobs, uint32_t co
 /* Cores of which its threads are surely there: while anything settles, the fewer of both. */
 static uint32_t in_place(struct job *j)
 {
-    uint32_t share = j->wanted.share > j->asked.lent ? j->wanted.share - j->asked.lent : 1;
+    uint32_t share =
+        j->wanted.share > j->asked.lent ? j->wanted.share - j->asked.lent + in_force(j) : 1;
     bool settled = true;
 
     for (const struct job *k = j->daemon->jobs->first; k; k = k->next)
@@ -114,6 +220,9 @@ static void begin_anew(struct job *j)
     j->promise = (struct job_promise){.slo_us = j->asked.attributes.slo_us,
                                       .least = j->promise.least,
                                       .room = j->promise.room,
+                                      .own = j->promise.own,
+                                      .threads = j->promise.threads,
+                                      .yields_to = j->promise.yields_to,
                                       .alone = j->promise.alone};
     latency_judge_anew(j);
 }
@@ -145,7 +254,8 @@ static void look(struct job *j, uint64_t now)
                                  .most_in_flight = latency_take_most(j, w.in_flight),
                                  .has = in_place(j),
                                  .least = p->least,
-                                 .most = p->room};
+                                 .most = p->room,
+                                 .own = p->own};
     if (p->alone) { /* it has all that it can use: nothing is learnt of fewer */
         p->state = (struct promise_state){0};
         p->need = look.has;

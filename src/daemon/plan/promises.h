@@ -23,12 +23,20 @@ void promises_tick(struct daemon *d);
 /*
  * Bounds the cores of jobs with a promise in a snapshot of @count jobs: no more than others leave
  * at their minima, or held by hand, of the machine and of the user's share; older promises first.
+ * Where that is not enough, and no other user has jobs, it gets threads beyond its share: its
+ * user's other jobs keep their cores, and yield.
  */
 void promises_bound(struct job *const *job, struct policy_job *jobs, uint32_t count,
                     uint32_t capacity);
 
 /* Whether its promise decides on the job's cores. */
 bool promises_bind(const struct job *j);
+
+/* Threads beyond its share: its user's jobs on the same cores yield to them by their weight. */
+uint32_t promises_beyond(const struct job *j);
+
+/* Lowers the wanted weights of jobs that yield, and adds as much to those to which they do. */
+void promises_weigh(struct daemon *d);
 
 /*
  * Says what the promise needs instead of the policy's reason for the share, where the two agree and

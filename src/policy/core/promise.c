@@ -54,8 +54,9 @@ struct seen {
     uint64_t now_ns, promise_ns, near_ns, slack_ns, p99_ns, window_ns;
     uint64_t rate; /* in the window, by 1000 s */
     uint32_t least, most, has;
-    bool any;    /* requests ended in the window */
-    bool enough; /* to trust its p99 */
+    bool lacks_own; /* more than the cores in place it shares with jobs that yield */
+    bool any;       /* requests ended in the window */
+    bool enough;    /* to trust its p99 */
     bool slow, slack;
     bool pure; /* all had the cores that are in place now */
     bool rise; /* many more in flight than usual */
@@ -132,6 +133,7 @@ static struct seen see(const struct promise_state *s, const struct promise_look 
         .least = look->least < look->most ? look->least : look->most,
         .most = look->most,
         .has = look->has,
+        .lacks_own = look->own && look->own < look->most && look->has >= look->own,
     };
     uint64_t changed_ns = look->has == s->has ? s->changed_ns : look->now_ns;
 
@@ -242,11 +244,13 @@ static void begin_trial(struct promise_state *s, const struct seen *v, enum prom
 /* All cores at once. The cores in place get a hold-off, which doubles if they were soon too few. */
 static void raise(struct promise_state *s, const struct seen *v, enum promise_why why)
 {
-    bool lately = s->lowered_ns && since(v->now_ns, s->lowered_ns) < PROMISE_HOLD_MAX_NS;
+    uint64_t first_ns = v->lacks_own ? PROMISE_SHARED_NS : PROMISE_HOLD_NS;
+    uint64_t most_ns = v->lacks_own ? PROMISE_SHARED_MAX_NS : PROMISE_HOLD_MAX_NS;
+    bool lately = s->lowered_ns && since(v->now_ns, s->lowered_ns) < most_ns;
 
     s->tried = lowered_lately(s, v->now_ns, v->promise_ns);
     s->hold_ns =
-        lately && s->hold_ns ? lesser(2 * s->hold_ns, PROMISE_HOLD_MAX_NS) : PROMISE_HOLD_NS;
+        lately && s->hold_ns ? lesser(greater(2 * s->hold_ns, first_ns), most_ns) : first_ns;
     s->until_ns = v->now_ns + s->hold_ns;
     begin_trial(s, v, why);
 }

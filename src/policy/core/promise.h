@@ -25,12 +25,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PROMISE_LOOK_NS      UINT64_C(100000000)  /* from look to look */
-#define PROMISE_IDLE_NS      UINT64_C(1000000000) /* without a request: idle */
-#define PROMISE_HOLD_NS      UINT64_C(8000000000) /* hold-off of cores that broke the promise, … */
-#define PROMISE_HOLD_MAX_NS  UINT64_C(64000000000) /* … doubled by each that broke it soon */
-#define PROMISE_PAUSE_NS     UINT64_C(4000000000)  /* until all cores are tried again, … */
-#define PROMISE_PAUSE_MAX_NS UINT64_C(64000000000) /* … doubled by each trial in vain */
+#define PROMISE_LOOK_NS     UINT64_C(100000000)  /* from look to look */
+#define PROMISE_IDLE_NS     UINT64_C(1000000000) /* without a request: idle */
+#define PROMISE_HOLD_NS     UINT64_C(8000000000) /* hold-off of cores that broke the promise, … */
+#define PROMISE_HOLD_MAX_NS UINT64_C(64000000000) /* … doubled by each that broke it soon */
+/* The same where its own cores broke it: shared ones cost those who yield only what it uses. */
+#define PROMISE_SHARED_NS     UINT64_C(64000000000)
+#define PROMISE_SHARED_MAX_NS UINT64_C(3600000000000)
+#define PROMISE_PAUSE_NS      UINT64_C(4000000000)  /* until all cores are tried again, … */
+#define PROMISE_PAUSE_MAX_NS  UINT64_C(64000000000) /* … doubled by each trial in vain */
 
 /* Why a server needs as many cores as it does, for people. */
 enum promise_why {
@@ -112,6 +115,7 @@ struct promise_look {
     uint32_t most_in_flight; /* … most since the last look */
     uint32_t has;            /* cores in place now */
     uint32_t least, most;    /* cores that it may have; where most < least, most holds */
+    uint32_t own;            /* of most: the rest it shares with jobs that yield to it; 0: all */
 };
 
 /*
