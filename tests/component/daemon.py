@@ -199,6 +199,17 @@ class Daemon:
     def jobs(self):
         return self.api("GET", "/v1/jobs")[1]
 
+    def metrics(self):
+        connection = UnixConnection(self.dir / "api.sock")
+        try:
+            connection.request("GET", "/metrics")
+            answer = connection.getresponse()
+            assert answer.status == 200
+            assert answer.getheader("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
+            return answer.read().decode()
+        finally:
+            connection.close()
+
     def peer(self, *options, uid=None):
         peer = Peer(self.peer_program, self, *options, uid=uid)
         self.peers.append(peer)

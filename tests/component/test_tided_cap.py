@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from daemon import UnixConnection, eventually
+from daemon import eventually
 from power_tree import PowerTree
 
 CORES = 16
@@ -40,14 +40,6 @@ def cap(tided):
     status, answer = tided.api("GET", "/v1/power/cap")
     assert status == 200
     return answer
-
-
-def metrics(tided):
-    connection = UnixConnection(tided.dir / "api.sock")
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    return text
 
 
 def threads(tided):
@@ -212,7 +204,7 @@ def test_a_configured_cap_is_in_force_from_the_first_job_on(place):
     put(tided, uw=FULL)  # a person cannot raise it
     assert cap(tided)["uw"] == MIDDLE
     assert {c["source"] for c in cap(tided)["caps"]} == {"configuration", "person"}
-    assert 'tide_power_cap_watts{source="configuration"} 90\n' in metrics(tided)
+    assert 'tide_power_cap_watts{source="configuration"} 90\n' in tided.metrics()
     conf(place, "power=none", MODEL)
     tided.signal(signal.SIGHUP)
     eventually(lambda: cap(tided)["uw"] == FULL)
@@ -227,7 +219,7 @@ def test_a_machine_that_stays_above_is_said_to_be(place, build_dir):
         put(tided, uw=50_000_000)
         eventually(lambda: cap(tided)["state"] == "over")
         assert "the machine draws more" in cap(tided)["why"]
-        eventually(lambda: "tide_power_cap_over_seconds_total 0\n" not in metrics(tided))
+        eventually(lambda: "tide_power_cap_over_seconds_total 0\n" not in tided.metrics())
         done = subprocess.run([build_dir / "tide", "power", "set-cap", "50W"], text=True, capture_output=True,
                               env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=False)
         assert done.returncode == 6 and "over" in done.stdout, done

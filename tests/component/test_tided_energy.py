@@ -64,7 +64,7 @@ def test_with_a_model_a_job_has_its_share(world, place):  # noqa: F811
         assert " W " in next(line for line in listed.splitlines() if line.startswith(job + " ")), listed
         told = subprocess.run([tide, "energy", "--by", "part"], env=env, capture_output=True, text=True).stdout
         assert [line.split()[0] for line in told.splitlines()][:3] == ["PART", "machine", "jobs"], told
-        assert f'tide_job_energy_joules_total{{job="{job}"' in (text := metrics(tided))
+        assert f'tide_job_energy_joules_total{{job="{job}"' in (text := tided.metrics())
         assert '\nkepler_node_cpu_idle_joules_total{zone="machine"} ' in text
         assert '\nkepler_node_cpu_active_joules_total{zone="machine"} ' in text
         # It outlives the daemon.
@@ -296,7 +296,7 @@ def test_metrics_have_keplers_names_and_no_line_for_what_is_unknown(world):  # n
     _, tided = world({"intel-rapl:1": 40})
     tided.job()
     known(tided)
-    text = metrics(tided)
+    text = tided.metrics()
     assert 'kepler_node_cpu_joules_total{zone="psys",path="/sys/class/powercap/intel-rapl:1",node_name="' in text
     assert 'tide_machine_energy_joules_total{part="machine",bound="value",basis="measured"} ' in text
     assert 'tide_machine_power_watts{bound="high",basis="measured"} ' in text
@@ -306,18 +306,9 @@ def test_metrics_have_keplers_names_and_no_line_for_what_is_unknown(world):  # n
     tided.options[-1].write_text("[daemon]\npower=none\n")
     (tided.dir / "energy").unlink()
     tided.start()
-    text = metrics(tided)
+    text = tided.metrics()
     assert "tide_energy_gap_seconds_total 0\n" in text
     assert "\ntide_machine_power_watts{" not in text and "\nkepler_node_cpu_watts{" not in text
-
-
-def metrics(tided):
-    from daemon import UnixConnection
-    connection = UnixConnection(tided.dir / "api.sock")
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    return text
 
 
 def test_a_mistake_in_the_keys_is_named(place):

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from daemon import UnixConnection, eventually
+from daemon import eventually
 
 CPUS = 8
 
@@ -81,15 +81,6 @@ def start(place, load):
     return start
 
 
-def metrics(tided):
-    connection = UnixConnection(tided.dir / "api.sock")
-    try:
-        connection.request("GET", "/metrics")
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()
-
-
 def two(tided, load, **request):
     """Jobs of four cores each: the first could use more, the second one is in a serial phase."""
     jobs = tided.job(name="busy", **request), tided.job(name="idle")
@@ -107,7 +98,7 @@ def test_idle_cores_are_lent_and_come_back(start, load):
     assert job["extra"] == 3 and job["reason"].endswith("; +3 from idle cores"), job
     assert idle.get()["extra"] == 0
     assert busy.changes()[-1]["reason"] == "+3 from idle cores"
-    assert re.search(r'tide_job_threads{[^}]*name="busy"[^}]*kind="extra"} 3\n', metrics(tided))
+    assert re.search(r'tide_job_threads{[^}]*name="busy"[^}]*kind="extra"} 3\n', tided.metrics())
     # The second job is back, and has not all of its cores.
     load.set(0, busy=4.5, idle=(3.5, 0.5))
     job = busy.target(4)

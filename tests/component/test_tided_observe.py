@@ -13,7 +13,7 @@ import types
 import pytest
 
 from conftest import PEER
-from daemon import GUARD_S, NOBODY, Events, Place, UnixConnection, eventually
+from daemon import GUARD_S, NOBODY, Events, Place, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -451,14 +451,7 @@ def parse_metrics(text):
 
 
 def metrics(daemon):
-    connection = UnixConnection(daemon.dir / "api.sock")
-    connection.request("GET", "/metrics")
-    answer = connection.getresponse()
-    assert answer.status == 200
-    assert answer.getheader("Content-Type") == "text/plain; version=0.0.4; charset=utf-8"
-    text = answer.read().decode()
-    connection.close()
-    families = parse_metrics(text)
+    families = parse_metrics(daemon.metrics())
     return families, {key: value for _, samples in families.values()
                       for key, value in samples.items()}
 

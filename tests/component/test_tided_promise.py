@@ -11,7 +11,7 @@ import pytest
 
 from cli_tools import BUILD, tide  # noqa: F401
 from conftest import ROOT
-from daemon import UnixConnection, eventually
+from daemon import eventually
 from workers import cpu_groups, weighs
 
 ONE, TWO = 61001, 61002
@@ -246,18 +246,10 @@ def test_who_has_its_cores_for_a_reason_does_not_yield(roots, who):
 def test_metrics_tell_requests_and_how_the_promise_is_kept(server, batch, tided):
     server.set(10, 80)
     eventually(lambda: server.latency() and server.latency()["seconds"] > 0)
-    text = metrics(tided)
+    text = tided.metrics()
     assert 'tide_job_promise_seconds{job="j1",name="server",quantile="0.99"} 0.05' in text
     assert 'tide_job_promise_judged_seconds_total{job="j1",name="server",kept="no"}' in text
     assert 'tide_job_requests_in_flight{job="j1",name="server"} 1' in text and 'name="batch",quantile' not in text
-
-
-def metrics(tided):
-    connection = UnixConnection(tided.dir / "api.sock")
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    return text
 
 
 PROGRAM = """

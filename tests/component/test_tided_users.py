@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from daemon import BORROW, LEND, RECLAIM, SET, Controller, UnixConnection, control, eventually
+from daemon import BORROW, LEND, RECLAIM, SET, Controller, control, eventually
 
 ONE, TWO, THREE = 61001, 61002, 61003  # users without a name
 ADMINS = 61100
@@ -164,11 +164,8 @@ def test_minima_and_exclusive_cores_count_up_to_the_share(place):
 
 def weights(tided):
     """Of each job, as the kernel was told."""
-    connection = UnixConnection(tided.dir / "api.sock")
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    return {m[1]: int(m[2]) for m in re.finditer(r'^tide_job_cpu_weight\{job="(j\d+)".*\} (\d+)$', text, re.M)}
+    return {m[1]: int(m[2])
+            for m in re.finditer(r'^tide_job_cpu_weight\{job="(j\d+)".*\} (\d+)$', tided.metrics(), re.M)}
 
 
 @pytest.mark.skipif(not os.access("/sys/fs/cgroup", os.W_OK), reason="needs control groups")
