@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -49,6 +49,11 @@ rpm:
 wheel:
 	@scripts/setup.sh build
 	@python3 scripts/wheel.py --to $(BUILD)/wheel
+
+# The documents and manual pages, to be read in a browser from their files.
+site: all
+	@scripts/setup.sh site
+	@scripts/site.py --build $(BUILD)
 
 # The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots and in a virtual machine.
 check-packages: packages rpm wheel
@@ -136,6 +141,7 @@ help:
 	@echo 'make packages     Debian packages of the last commit in $(BUILD)/packages'
 	@echo 'make rpm          the same as RPM in $(BUILD)/rpm, to see that the spec for Fedora builds'
 	@echo 'make wheel        a wheel for pip with tide, tided and the agent, in $(BUILD)/wheel'
+	@echo 'make site         docs/ and the manual pages as a site in $(BUILD)/site, which works from its files'
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-all    both of these at once, as CI does: shorter than one after the other'

@@ -11,6 +11,7 @@
 #     packages                Debian packages that making packages needs besides
 #     rpm                     Debian packages that making RPMs needs besides
 #     check-packages          Debian packages that their tests need besides
+#     site                    Debian packages that `make site` needs besides
 #     docker                  Docker Engine, for demo-docker
 #     energy                  an MQTT broker and its clients, for demo-energy
 #     slurm                   Slurm of Debian and its headers; without a slurm.conf its daemons do not start
@@ -49,6 +50,7 @@ kube_packages="openssl iproute2"
 packages_packages="debhelper dh-python dpkg-dev lintian git xz-utils"
 check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
 slurm_packages="slurmctld slurmd slurm-client libslurm-dev munge iproute2 python3-pytest"
+site_packages="mkdocs-material mandoc"
 ui_packages="fonts-dejavu-core"
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -355,6 +357,7 @@ for word in "$@"; do
         command -v npm >/dev/null || packages="$packages npm"
         ;;
     rpm) packages="$packages rpm" ;;
+    site) packages="$packages $site_packages" ;;
     check-packages) packages="$packages $check_packages_packages" ;;
     slurm) packages="$packages $slurm_packages" ;;
     docker) packages="$packages $docker_packages" ;;

@@ -533,3 +533,39 @@ def test_a_function_that_the_model_mirrors_does_not_change_unseen(tmp_path, chan
     source.write_text(MIRRORED.replace(*change))
     result = script("check-model.py", tmp_path)
     assert (result.returncode == 1) == bool(says) and says in result.stdout
+
+
+DOCUMENTS = {
+    "README.md": "# It\n\n[docs](docs/README.md) ([es](README.es.md))\n\n```\nrun 1  # now\n```\n\n2 of `a b`, `c`\n",
+    "README.es.md": "# Eso\n\n[docs](docs/README.md) ([en](README.md))\n\n```\nrun 1  # ya\n```\n\n`c` y\n`a b` por 2\n",
+    "docs/README.md": "# All\n\n[one](one.md#the-first-one)\n",
+    "docs/one.md": "# One\n\n## The *first*: `one`\n\n## Again\n\n## Again\n\n[again](#again-1) [code](../a.c)\n\n    [no](link)\n",
+    "a.c": "",
+    "mkdocs.yml": "site_name: x.md\nnav:\n  - It: README.md\n  - All: docs/README.md\n  - In:\n      - One: docs/one.md\n",
+}
+
+
+@pytest.mark.parametrize("file, change, says", [
+    ("a.c", ("", ""), ""),
+    ("docs/README.md", ("one.md#", "two.md#"), "docs/README.md: no file two.md#the-first-one"),
+    ("docs/README.md", ("first-one", "first"), "docs/README.md: no heading one.md#the-first"),
+    ("docs/one.md", ("#again-1", "#again-2"), "docs/one.md: no heading #again-2"),
+    ("docs/one.md", ("../a.c", "../../a.c"), "docs/one.md: no file ../../a.c"),
+    ("docs/one.md", ("../a.c", "../docs"), "docs/one.md: no file ../docs"),
+    ("docs/deep/two.md", ("", "# Two\n"), "docs/deep/two.md: neither docs/README.md nor mkdocs.yml leads to it"),
+    ("mkdocs.yml", ("docs/one.md", "docs/two.md"), "mkdocs.yml: no page docs/two.md"),
+    ("mkdocs.yml", ("docs/one.md", "docs/README.md"), "mkdocs.yml: docs/README.md stands there twice"),
+    ("mkdocs.yml", ("docs/one.md", "README.md"), "mkdocs.yml: docs/one.md is missing"),
+    ("docs/two.es.md", ("", "# Dos\n"), "docs/two.es.md: there is no docs/two.md"),
+    ("README.md", ("run 1", "run --fast 1"), "README.es.md: other blocks of code than README.md"),
+    ("README.md", ("# now", "# at once"), ""),
+    ("README.es.md", ("`c`", "`d`"), "README.es.md: other code than README.md: d is c there"),
+    ("README.md", ("2 of", "3 of"), "README.es.md: other figures than README.md: 2 is 3 there"),
+    ("README.md", ("docs/README.md", "docs/one.md"), "README.es.md: other links than README.md"),
+])
+def test_documents_lead_to_what_exists_and_translations_keep_up(tmp_path, file, change, says):
+    for name, text in {**DOCUMENTS, file: DOCUMENTS.get(file, "").replace(*change, 1)}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    result = script("check-documents.py", tmp_path)
+    assert (result.returncode == 1) == bool(says) and says in result.stdout, result.stdout
