@@ -13,7 +13,6 @@ import re
 import sys
 
 DOCS = pathlib.Path("docs")
-MADE = {"man/README.md"}  # pages that scripts/site.py makes
 
 
 def documents(root):
@@ -115,8 +114,9 @@ def check(root):
                 faults.append(f"{page}: no heading {link}")
 
     named = navigation(root)
+    made = {"man/README.md", *(f"man/{source.stem}.md" for source in root.glob("man/*.scd"))}  # by scripts/site.py
     for name in named:
-        if pathlib.Path(name) not in pages and name not in MADE:
+        if pathlib.Path(name) not in pages and name not in made:
             faults.append(f"mkdocs.yml: no page {name}")
     faults += [f"mkdocs.yml: {name} stands there twice" for name in dict.fromkeys(named) if named.count(name) > 1]
     faults += [f"mkdocs.yml: {page} is missing" for page in pages if page.parent == DOCS and str(page) not in named]

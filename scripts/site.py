@@ -14,7 +14,6 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-STYLE = "<style>.Bd-indent { margin-left: 2em }</style>"
 
 
 def checker():
@@ -69,7 +68,7 @@ def lay_out_manual(pages, build):
         title = f"{name[:-2]}({name[-1]})"
         what = re.search(r"^# NAME\s+\S+(?:, \S+)* - (.*?)\n\n", source.read_text(), re.S | re.M)[1]
         rows.append(f"| [{title}]({name}.md) | {' '.join(what.split())} |")
-        (pages / f"man/{name}.md").write_text(f"# {title}\n\n{STYLE}\n\n{manual_page(source, build, sources)}\n")
+        (pages / f"man/{name}.md").write_text(f"# {title}\n\n{manual_page(source, build, sources)}\n")
     (pages / "man/README.md").write_text("\n".join(rows) + "\n")
 
 
@@ -87,9 +86,14 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     lay_out_manual(work / "docs", build)
     lay_out_documents(work / "docs")
+    (work / "theme").mkdir()
+    shutil.copyfile(ROOT / "scripts/site-theme.html", work / "theme/main.html")
     shutil.copyfile(ROOT / "mkdocs.yml", work / "mkdocs.yml")
     built = subprocess.run(["mkdocs", "build", "--strict", "--clean", "--site-dir", site], cwd=work,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if not built.returncode:
+        index = (site / "search/search_index.json").read_text()
+        (site / "search/search_index.js").write_text(f"var __search = {{ index: Promise.resolve({index}) }};\n")
     print(built.stdout if built.returncode else site / "index.html")
     return built.returncode
 

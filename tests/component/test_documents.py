@@ -3,6 +3,7 @@
 import html.parser
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import urllib.parse
@@ -11,6 +12,7 @@ import pytest
 
 from conftest import GUARD_S, ROOT
 
+CHROMIUM = shutil.which(os.environ.get("TIDE_CHROMIUM") or "chromium")
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or ROOT / "build").resolve()
 
 
@@ -76,3 +78,13 @@ def test_page_of_the_manual_has_its_headings_options_and_references(site):
     assert "@man" not in page, "build/document was not asked"
     readme = (site / "index.html").read_text()
     assert "shared|exclusive|quota" in readme, "a bar in a table"
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no chromium; TIDE_CHROMIUM names another browser")
+def test_search_finds_a_page_in_a_site_that_is_opened_from_its_files(site, tmp_path):
+    page = f"{(site / 'docs/energy.html').as_uri()}?q=oversubscription"
+    shown = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+         "--virtual-time-budget=30000", "--dump-dom", page],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=2 * GUARD_S, check=True).stdout
+    assert re.search(r'href="[^"]*man/tide-doctor\.1\.html[^"]*" class="md-search-result__link"', shown)
