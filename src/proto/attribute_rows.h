@@ -25,8 +25,9 @@ ATTRIBUTE(PRIORITY, priority, .key = "priority", .kind = KIND_NUMBER,
 ATTRIBUTE(CLASS, class, .key = "class", .kind = KIND_NUMBER,
     .least = 0, .most = PROTO_CLASS_MAX,
     .value = "N", .text = "smaller goes first in the queue",
-    .page = "Jobs of a smaller class go first in the queue of *fcfs*, *priority* (among those of one\n"
-            "\tpriority) and *round-robin*: give interactive jobs 0 and batch jobs 10.")
+    .page = "Jobs of a smaller class go first in the queue of *fcfs* and, among those of one priority,\n"
+            "\tof *priority*: give interactive jobs 0 and batch jobs 10. A job may wait for as long as\n"
+            "\tothers of smaller classes come.")
 ATTRIBUTE(REQUEST, request, .key = "request", .kind = KIND_NUMBER, .none = true, .none_word = true,
     .least = 1, .most = PROTO_THREADS_MAX,
     .value = "K", .text = "cores that it should have, for policies that go by requests",

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from cli_tools import BUILD, tide  # noqa: F401
+from cli_tools import BUILD, POOL, Queue, tide  # noqa: F401
 from conftest import ROOT
 from daemon import eventually
 from workers import cpu_groups, weighs
@@ -216,7 +216,7 @@ def test_where_weights_can_be_set_the_others_yield_and_the_server_has_threads_on
     server.job.target(CPUS), batch.target(1)
     server.set(10, NEITHER)
     weighs(server.job, 100 * (CPUS - 1) + 94), weighs(batch, 6)
-    assert f"needs {CPUS} cores, to which others yield" in server.job.get()["reason"]
+    assert f"needs {CPUS} cores, on 1 of them others yield" in server.job.get()["reason"]
     assert batch.get()["reason"].endswith("; yields to server for its promise")
     server.set(0, 0, in_flight=0)
     server.job.target(1), batch.target(CPUS - 1)
@@ -228,17 +228,80 @@ def test_where_weights_can_be_set_the_others_yield_and_the_server_has_threads_on
 
 @root_only
 @cpu_groups
-@pytest.mark.parametrize("who", ["pinned", "promised", "quota", "of-another", "reserve"])
+@pytest.mark.parametrize("what", ["taken back", "another user", "reserve", "ended"])
+def test_nobody_yields_any_longer_than_the_cause_lasts(roots, what):
+    server = Server(roots.job("--max", str(CPUS), name="server", slo="p99=50ms"))
+    batch = roots.job("--max", str(CPUS), name="batch")
+    server.set(10, 80)
+    server.job.target(CPUS), weighs(batch, 6)
+    server.set(10, NEITHER)
+    if what == "taken back":
+        assert server.job.patch(slo=None)[0] == 200
+        server.job.target(CPUS // 2), weighs(server.job, 100 * CPUS // 2), weighs(batch, 100 * CPUS // 2)
+    elif what == "another user":
+        roots.job("--max", str(CPUS), name="other", uid=TWO).target(CPUS // 2)
+        server.job.target(CPUS // 2 - 1), weighs(server.job, 100 * (CPUS // 2 - 1)), weighs(batch, 100)
+    elif what == "reserve":
+        assert roots.api("PUT", "/v1/policy", {"policy": "equal/reserve=1"})[0] == 200
+        server.job.target(CPUS - 2), weighs(batch, 100)
+    else:
+        server.end(), server.job.end()
+        batch.target(CPUS), weighs(batch, 100 * CPUS)
+    server.end()
+
+
+@root_only
+@cpu_groups
+def test_a_job_yields_to_one_promise_only(roots):
+    one, two = (Server(roots.job("--max", str(CPUS), name=name, slo="p99=50ms")) for name in ("one", "two"))
+    batch = roots.job("--max", str(CPUS), name="batch")
+    one.set(10, 80), two.set(10, 80)
+    weighs(batch, 6)
+    one.set(10, NEITHER), two.set(10, NEITHER)
+
+    def reasons():
+        return [job.get()["reason"] for job in (one.job, two.job, batch)]
+    eventually(lambda: sum("others yield" in reason for reason in reasons()[:2]) == 1 and "yields to" in reasons()[2])
+    assert sum(job.get()["target"] for job in (one.job, two.job, batch)) == CPUS + 1
+    one.end(), two.end()
+
+
+SERVES = POOL.replace("time.sleep(600)", """
+lib.tide_request_begin.restype = ctypes.c_uint64
+while True:
+    began = ctypes.c_uint64(lib.tide_request_begin())
+    time.sleep(0.01)
+    lib.tide_request_end(began)
+""")
+
+
+def test_a_queued_job_begins_beside_a_server_that_has_all_cores(tide):
+    queue = Queue(tide)
+    queue.start("--cpus", "0-3", "--policy", "fcfs")
+    try:
+        tide.start("run", "--name", "server", "--slo", "p99=50ms", "--", "python3", "-c", SERVES)
+        tide.wait(lambda: (queue.job("server") or {}).get("target") == 4 and (queue.job("server")["latency"] or {}).get("seconds"))
+        job = queue.submit("--", "sleep", 600)
+        queue.waits_for(job, "starting", "rigid")
+        tide.wait(lambda: queue.job("server")["target"] == 3)
+    finally:
+        queue.end()
+
+
+@root_only
+@cpu_groups
+@pytest.mark.parametrize("who", ["pinned", "promised", "quota", "min", "of-another", "reserve"])
 def test_who_has_its_cores_for_a_reason_does_not_yield(roots, who):
     server = Server(roots.job("--max", str(CPUS), name="server", slo="p99=50ms"))
-    more = {"promised": {"slo": "p99=50ms"}, "quota": {"placement": "quota"}, "of-another": {"uid": TWO}}.get(who, {})
+    more = {"promised": {"slo": "p99=50ms"}, "quota": {"placement": "quota"}, "min": {"min": 2},
+            "of-another": {"uid": TWO}}.get(who, {})
     other = roots.job("--max", str(CPUS), name="other", **more)
     if who == "pinned":
         assert other.patch(threads=1)[1]["status"] == "done"
     if who == "reserve":  # the policy keeps cores unused on purpose
         assert roots.api("PUT", "/v1/policy", {"policy": "equal/reserve=1"})[0] == 200
     server.set(10, 80)
-    server.job.target({"of-another": CPUS // 2}.get(who, CPUS - 1))
+    server.job.target({"of-another": CPUS // 2, "min": CPUS - 2, "reserve": CPUS - 2}.get(who, CPUS - 1))
     assert "yield" not in server.job.get()["reason"] + other.get()["reason"]
     server.end()
 

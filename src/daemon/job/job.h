@@ -208,8 +208,8 @@ struct job_promise {
     struct promise_state state;
     uint32_t need; /* cores; 0: not known */
     uint32_t least,
-        room;         /* by the last decision: cores that it may have; room 0: it takes no part */
-    uint32_t own;     /* of these: no other job has threads on them; the rest others yield */
+        room;     /* by the last decision: cores that it may have; room 0: it takes no part */
+    uint32_t own; /* of these: as many as others leave at their minima; on the rest they yield */
     uint32_t threads; /* that it shall have, more than its share where others yield; 0: its share */
     uint32_t yields_to; /* number of the job whose promise lowers this one's weight; 0: none */
     bool alone;         /* no other job could use what it does not */

@@ -26,7 +26,7 @@
 struct decision {
     struct policy_spec spec;
     unsigned capacity;
-    bool keeps_idle; /* the policy keeps cores unused on purpose */
+    int64_t reserve_mcpu; /* that the policy keeps unused on purpose */
     uint64_t next_ns;
     /* storage for a decision over at most `room` jobs */
     size_t room;
@@ -451,10 +451,7 @@ static void want_limits(struct job *j)
 
 static bool may_have_extras(const struct job *j)
 {
-    return job_malleable(j) && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
-           j->wanted.borrowed == 0 && j->asked.attributes.placement == PLACEMENT_SHARED &&
-           j->admission.wanted && j->admission.phase == JOB_RUNNING && !j->observed.frozen &&
-           !j->adopted && speed_threads(j) == j->wanted.share;
+    return idle_takes_extras(j) && speed_threads(j) == j->wanted.share;
 }
 
 uint32_t decision_most_threads(const struct job *j)
@@ -601,8 +598,9 @@ static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
     policy_machine_init(&d->root, (int64_t)d->capacity * POLICY_CORE_MCPU,
                         memory_capacity(daemon, now));
     cap_domain(daemon, &d->root);
-    promises_bound(d->job, d->jobs, d->count, d->capacity);
     s->jobs = d->jobs;
+    promises_bound(d->job, d->jobs, d->count,
+                   policy_domain_capacity(s, 0, POLICY_MCPU) - d->reserve_mcpu);
     s->users = d->users;
     s->user_count = users_fill(daemon, d->job, s->job_count, d->jobs, d->users);
 }
@@ -634,7 +632,7 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     for (uint32_t i = 0; i < s->job_count; i++)
         cut |= take_up(d->job[i], &plan, i, now);
     d->next_ns = plan.next_wakeup_ns;
-    d->keeps_idle = plan.reserve_mcpu > 0;
+    d->reserve_mcpu = plan.reserve_mcpu;
     d->state_size = plan.state_size;
     if (plan.state_size) {
         void *swap = d->state;
@@ -680,7 +678,7 @@ void decision_lend(struct job *j, const char *reason)
 
 bool decision_keeps_idle(const struct daemon *daemon)
 {
-    return daemon->decision->keeps_idle || daemon->decision->root.cap_uw > 0;
+    return daemon->decision->reserve_mcpu > 0 || daemon->decision->root.cap_uw > 0;
 }
 
 int decision_worth(const struct daemon *daemon, uint32_t cores, uint64_t *ret)
@@ -767,6 +765,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     for (struct job *j = daemon->jobs->first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->wanted.share = j->asked.lent = j->wanted.borrowed = j->wanted.place = 0;
+            j->promise.threads = j->promise.yields_to = 0;
             memset(&j->wanted.user, 0, sizeof(j->wanted.user));
             snprintf(j->wanted.reason, sizeof(j->wanted.reason), "%s",
                      j->observed.frozen ? "paused by hand"
@@ -786,6 +785,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
         j->wanted.threads_before = j->wanted.threads;
         j->wanted.cores_before = j->wanted.cores;
     }
+    promises_confirm(d->job, d->count);
     users_add_up(daemon);
     want_cores(daemon, now);
     for (struct job *j = daemon->jobs->first; j; j = j->next) {

@@ -47,6 +47,14 @@ struct idle {
     struct policy_curve *curves;
 };
 
+bool idle_takes_extras(const struct job *j)
+{
+    return job_malleable(j) && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
+           j->wanted.borrowed == 0 && j->asked.attributes.placement == PLACEMENT_SHARED &&
+           j->admission.wanted && j->admission.phase == JOB_RUNNING && !j->observed.frozen &&
+           !j->adopted;
+}
+
 uint32_t idle_loan(const struct job *j)
 {
     return promises_beyond(j) ? 0 : extras_of(&j->extras.loan, j->wanted.share);
@@ -60,9 +68,13 @@ uint32_t idle_extra(const struct job *j)
 void idle_reason(const struct job *j, char ret_reason[IDLE_REASON_MAX])
 {
     size_t len = (size_t)snprintf(ret_reason, IDLE_REASON_MAX, "%s", j->wanted.reason);
+    const struct job *server = promises_yields_to(j);
 
     if (idle_extra(j))
         snprintf(ret_reason + len, IDLE_REASON_MAX - len, "; +%u from idle cores", idle_extra(j));
+    else if (server)
+        snprintf(ret_reason + len, IDLE_REASON_MAX - len, "; yields to %s for its promise",
+                 server->name);
 }
 
 /* ---- storage ---- */

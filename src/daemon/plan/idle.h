@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct daemon;
@@ -21,12 +22,15 @@ struct idle *idle_free(struct idle *i); /* takes NULL, returns NULL */
 /* Once a second: begins to look where some job uses its share and could use more. */
 void idle_tick(struct idle *i);
 
+/* Whether it may have more threads than its share: shared cores, no order that says how many. */
+bool idle_takes_extras(const struct job *j);
+
 /* Extra threads that the job is lent; none while its promise gives it some. */
 uint32_t idle_loan(const struct job *j);
 
 /* Extra threads that the job has now. */
 uint32_t idle_extra(const struct job *j);
 
-/* The policy's reason for the job's share, and the threads beyond it. */
-#define IDLE_REASON_MAX 192
+/* The policy's reason for the job's share, the threads beyond it, and to whom it yields. */
+#define IDLE_REASON_MAX 256
 void idle_reason(const struct job *j, char ret_reason[IDLE_REASON_MAX]);

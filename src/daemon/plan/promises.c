@@ -7,6 +7,7 @@
 #include "daemon/job/confine.h"
 #include "daemon/job/job.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/idle.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/users.h"
@@ -36,97 +37,102 @@ static uint32_t in_force(const struct job *j)
     return j->wanted.threads.intra > j->wanted.share ? promises_beyond(j) : 0;
 }
 
+const struct job *promises_yields_to(const struct job *j)
+{
+    const struct job *server =
+        j->promise.yields_to ? job_of_number(j->daemon, j->promise.yields_to) : NULL;
+
+    return server && in_force(server) ? server : NULL;
+}
+
 const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX])
 {
-    char promise[PROMISE_TEXT_MAX];
+    char promise[PROMISE_TEXT_MAX], shared[48] = "";
 
     *buf = '\0';
     if (!promises_bind(j) || j->promise.alone)
         return buf;
     promise_text(j->asked.attributes.slo_us, promise);
+    if (promises_beyond(j))
+        snprintf(shared, sizeof(shared), ", on %u of them others yield", promises_beyond(j));
     if (promise_is_given_up(j->promise.state.why))
         snprintf(buf, PROMISES_TEXT_MAX, "its promise %s is not kept: %s", promise,
                  promise_why_text(j->promise.state.why));
     else
         snprintf(buf, PROMISES_TEXT_MAX, "its promise %s needs %u core%s%s: %s", promise,
-                 j->promise.need, j->promise.need == 1 ? "" : "s",
-                 promises_beyond(j) ? ", to which others yield" : "",
+                 j->promise.need, j->promise.need == 1 ? "" : "s", shared,
                  promise_why_text(j->promise.state.why));
     return buf;
-}
-
-static void append(struct job *j, size_t len, const char *text)
-{
-    if (*text && len + strlen(text) + 3 < sizeof(j->wanted.reason))
-        snprintf(j->wanted.reason + len, sizeof(j->wanted.reason) - len, "%s%s", len ? "; " : "",
-                 text);
 }
 
 void promises_explain(struct job *j, bool bounded)
 {
     bool agree = j->wanted.share + promises_beyond(j) == j->promise.need;
-    const struct job *server = job_of_number(j->daemon, j->promise.yields_to);
+    size_t len = agree && !bounded ? 0 : strlen(j->wanted.reason);
     char text[PROMISES_TEXT_MAX];
 
-    append(j, agree && !bounded ? 0 : strlen(j->wanted.reason), promises_text(j, text));
-    if (server) {
-        snprintf(text, sizeof(text), "yields to %s for its promise", server->name);
-        append(j, strlen(j->wanted.reason), text);
-    }
+    if (*promises_text(j, text) && len + strlen(text) + 3 < sizeof(j->wanted.reason))
+        snprintf(j->wanted.reason + len, sizeof(j->wanted.reason) - len, "%s%s", len ? "; " : "",
+                 text);
 }
 
 /* ---- in the snapshot ------------------------------------------------------------------------- */
 
-/* The jobs of a snapshot. */
+/* The jobs of a snapshot, and the cores that they may have. */
 struct jobs {
     struct job *const *job;
     struct policy_job *policy; /* same index */
-    uint32_t count, capacity;
+    int64_t count, capacity;
 };
 
-/* Weights divide its cores, and no limit or order says which it has. */
-static bool is_weighed(const struct job *j, const struct policy_job *p)
+static bool is_of_another(const struct job *k, const struct job *j)
 {
-    return j->asked.attributes.placement == PLACEMENT_SHARED && j->confine->can_limit(j) &&
-           !j->asked.kept && p->pinned_by == POLICY_PIN_NONE;
+    return k->uid != j->uid && k->admission.wanted;
 }
 
-/* Whether more threads than cores take nothing but from its user's jobs that yield. */
-static bool may_share(const struct jobs *s, uint32_t at)
+/*
+ * Whether more threads than cores take nothing but from its user's jobs that yield. Asked again
+ * after the policy, which may have begun another user's job.
+ */
+static bool may_share(struct job *const *job, int64_t count, const struct job *j)
 {
-    const struct job *j = s->job[at];
     const struct daemon *d = j->daemon;
 
-    if (!is_weighed(j, &s->policy[at]) || machine_share_shared(d->machine_share) ||
-        decision_keeps_idle(d) || users_most(d, j->uid) < s->capacity)
+    if (!idle_takes_extras(j) || !j->confine->can_limit(j) || j->asked.kept ||
+        machine_share_shared(d->machine_share) || decision_keeps_idle(d) ||
+        users_most(d, j->uid) < cpuset_count(&d->cpus))
         return false;
-    for (uint32_t k = 0; k < s->count; k++)
-        if (s->job[k]->uid != j->uid && s->job[k]->admission.wanted)
+    for (int64_t k = 0; k < count; k++)
+        if (is_of_another(job[k], j))
             return false;
     return true;
 }
 
-static bool may_yield(const struct jobs *s, uint32_t k)
+/*
+ * Its threads follow its share, its weight is what gives it its part, and neither a person nor a
+ * promise says which part that is.
+ */
+static bool may_yield(const struct job *k, const struct policy_job *p)
 {
-    const struct job *j = s->job[k];
-
-    return j->admission.wanted && j->asked.attributes.slo_us == 0 && is_weighed(j, &s->policy[k]);
+    return idle_takes_extras(k) && p->malleability == POLICY_MALLEABLE &&
+           k->confine->can_limit(k) && !k->asked.kept && k->asked.attributes.min <= 1 &&
+           k->asked.attributes.slo_us == 0 && k->promise.yields_to == 0;
 }
 
 /*
  * Finds the cores that it may have: some are its own, further ones it shares with jobs that yield.
  * Returns how many nobody else could use.
  */
-static int64_t find_room(const struct jobs *s, uint32_t at)
+static int64_t find_room(const struct jobs *s, int64_t at)
 {
     struct job *j = s->job[at];
     int64_t share = (j->wanted.user.may_mcpu + POLICY_CORE_MCPU - 1) / POLICY_CORE_MCPU;
     int64_t least = s->policy[at].min.of[POLICY_MCPU] / POLICY_CORE_MCPU;
     int64_t most = s->policy[at].max.of[POLICY_MCPU] / POLICY_CORE_MCPU;
-    int64_t room = s->capacity, users = share ? share : room, spare = room, yielded = 0;
-    bool shares = may_share(s, at);
+    bool shares = may_share(s->job, s->count, j);
+    int64_t room = s->capacity, users = share && !shares ? share : room, spare = room, yielded = 0;
 
-    for (uint32_t k = 0; k < s->count; k++) {
+    for (int64_t k = 0; k < s->count; k++) {
         int64_t insists = policy_job_least(&s->policy[k], POLICY_MCPU) / POLICY_CORE_MCPU;
         int64_t could = policy_job_fixed(&s->policy[k], POLICY_MCPU);
 
@@ -134,7 +140,7 @@ static int64_t find_room(const struct jobs *s, uint32_t at)
             continue;
         room -= insists;
         users -= s->job[k]->uid == j->uid ? insists : 0;
-        yielded += shares && may_yield(s, k) ? insists : 0;
+        yielded += shares && may_yield(s->job[k], &s->policy[k]) ? insists : 0;
         could = could >= 0 ? could : policy_job_most(&s->policy[k], POLICY_MCPU);
         spare -= could / POLICY_CORE_MCPU;
     }
@@ -146,13 +152,13 @@ static int64_t find_room(const struct jobs *s, uint32_t at)
     return smaller(larger(spare, 0), most);
 }
 
-static void bound(const struct jobs *s, uint32_t at)
+static void bound(const struct jobs *s, int64_t at)
 {
     struct job *j = s->job[at];
     struct policy_job *p = &s->policy[at];
     int64_t spare = find_room(s, at), need, own;
 
-    if (!promises_bind(j))
+    if (!promises_bind(j) || j->promise.alone) /* alone: a job that comes finds no minimum */
         return;
     need = smaller(larger(j->promise.need, j->promise.least), j->promise.room);
     own = smaller(need, j->promise.own);
@@ -163,39 +169,46 @@ static void bound(const struct jobs *s, uint32_t at)
     if (need == own)
         return;
     j->promise.threads = (uint32_t)need;
-    for (uint32_t k = 0; k < s->count; k++)
-        if (k != at && may_yield(s, k) && s->job[k]->promise.yields_to == 0)
+    for (int64_t k = 0; k < s->count; k++)
+        if (k != at && may_yield(s->job[k], &s->policy[k]))
             s->job[k]->promise.yields_to = j->number;
 }
 
-void promises_bound(struct job *const *job, struct policy_job *jobs, uint32_t count,
-                    uint32_t capacity)
+void promises_bound(struct job *const *job, struct policy_job *policy, uint32_t count, int64_t mcpu)
 {
-    const struct jobs s = {job, jobs, count, capacity};
+    const struct jobs jobs = {job, policy, count, larger(mcpu, 0) / POLICY_CORE_MCPU};
 
     for (uint32_t i = 0; i < count; i++)
         job[i]->promise.threads = job[i]->promise.yields_to = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct job *j = job[i];
 
-        if (j->asked.attributes.slo_us && jobs[i].malleability == POLICY_MALLEABLE &&
-            jobs[i].pinned_by == POLICY_PIN_NONE && j->admission.wanted)
-            bound(&s, i);
+        if (j->asked.attributes.slo_us && policy[i].malleability == POLICY_MALLEABLE &&
+            policy[i].pinned_by == POLICY_PIN_NONE && j->admission.wanted)
+            bound(&jobs, i);
         else
             j->promise.need = j->promise.room = 0;
     }
 }
 
+void promises_confirm(struct job *const *job, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (job[i]->promise.threads && !may_share(job, count, job[i]))
+            job[i]->promise.threads = 0;
+}
+
 void promises_weigh(struct daemon *d)
 {
     for (struct job *k = d->jobs->first; k; k = k->next) {
-        struct job *server = job_of_number(d, k->promise.yields_to);
-        uint32_t yielded = k->wanted.weight - larger(k->wanted.weight / YIELDS, CGROUP_WEIGHT_MIN);
+        int64_t yielded = k->wanted.weight - larger(k->wanted.weight / YIELDS, CGROUP_WEIGHT_MIN);
+        struct job *server = k->promise.yields_to ? job_of_number(d, k->promise.yields_to) : NULL;
 
         if (!server || in_force(server) == 0)
             continue;
-        k->wanted.weight -= yielded;
-        server->wanted.weight = smaller(server->wanted.weight + yielded, CGROUP_WEIGHT_MAX);
+        yielded = smaller(yielded, CGROUP_WEIGHT_MAX - server->wanted.weight);
+        k->wanted.weight -= (uint32_t)yielded;
+        server->wanted.weight += (uint32_t)yielded;
     }
 }
 

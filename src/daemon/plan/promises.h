@@ -21,19 +21,25 @@ void promises_look(struct job *j);
 void promises_tick(struct daemon *d);
 
 /*
- * Bounds the cores of jobs with a promise in a snapshot of @count jobs: no more than others leave
- * at their minima, or held by hand, of the machine and of the user's share; older promises first.
- * Where that is not enough, and no other user has jobs, it gets threads beyond its share: its
- * user's other jobs keep their cores, and yield.
+ * Bounds the cores of jobs with a promise, of @count jobs of a snapshot: no more than others leave
+ * at their minima, or held by hand, of @mcpu and of the user's share; older promises first. Where
+ * that is not enough, and no other user has jobs, it gets threads beyond its share: its user's
+ * other jobs keep their cores, and yield.
  */
-void promises_bound(struct job *const *job, struct policy_job *jobs, uint32_t count,
-                    uint32_t capacity);
+void promises_bound(struct job *const *job, struct policy_job *policy, uint32_t count,
+                    int64_t mcpu);
+
+/* After the policy: nobody yields any more where its plan leaves no room for that. */
+void promises_confirm(struct job *const *job, uint32_t count);
 
 /* Whether its promise decides on the job's cores. */
 bool promises_bind(const struct job *j);
 
 /* Threads beyond its share: its user's jobs on the same cores yield to them by their weight. */
 uint32_t promises_beyond(const struct job *j);
+
+/* The job whose promise lowers this one's weight, or NULL. */
+const struct job *promises_yields_to(const struct job *j);
 
 /* Lowers the wanted weights of jobs that yield, and adds as much to those to which they do. */
 void promises_weigh(struct daemon *d);

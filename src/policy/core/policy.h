@@ -126,7 +126,7 @@ struct policy_job {
     uint64_t id;           /* unique; the last key of every order */
     uint32_t state;        /* enum policy_state */
     uint32_t malleability; /* enum policy_malleability */
-    uint32_t class;        /* smaller goes first in the row of fcfs, priority and round-robin */
+    uint32_t class;        /* smaller goes first in the queue of fcfs and priority */
     uint32_t weight;       /* 1 … POLICY_WEIGHT_MAX, relative to the other jobs */
     int32_t priority;      /* larger goes first */
     uint32_t user;         /* index of its user; 0 where users are not counted */

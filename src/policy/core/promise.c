@@ -54,7 +54,9 @@ struct seen {
     uint64_t now_ns, promise_ns, near_ns, slack_ns, p99_ns, window_ns;
     uint64_t rate; /* in the window, by 1000 s */
     uint32_t least, most, has;
-    bool lacks_own; /* more than the cores in place it shares with jobs that yield */
+    uint32_t own;
+    bool shares;    /* its cores beyond its own */
+    bool lacks_own; /* these are what it has no more of */
     bool any;       /* requests ended in the window */
     bool enough;    /* to trust its p99 */
     bool slow, slack;
@@ -133,10 +135,12 @@ static struct seen see(const struct promise_state *s, const struct promise_look 
         .least = look->least < look->most ? look->least : look->most,
         .most = look->most,
         .has = look->has,
-        .lacks_own = look->own && look->own < look->most && look->has >= look->own,
+        .own = look->own && look->own < look->most ? look->own : look->most,
     };
     uint64_t changed_ns = look->has == s->has ? s->changed_ns : look->now_ns;
 
+    v.shares = v.own < v.most;
+    v.lacks_own = v.shares && v.has >= v.own;
     v.any = look->ended && look->p99_ns;
     v.rate = (uint64_t)look->ended * 1000 * 1000 / greater(v.window_ns / MS, 1);
     v.slow = v.any && v.p99_ns > v.near_ns;
@@ -249,9 +253,11 @@ static void raise(struct promise_state *s, const struct seen *v, enum promise_wh
     bool lately = s->lowered_ns && since(v->now_ns, s->lowered_ns) < most_ns;
 
     s->tried = lowered_lately(s, v->now_ns, v->promise_ns);
-    s->hold_ns =
-        lately && s->hold_ns ? lesser(greater(2 * s->hold_ns, first_ns), most_ns) : first_ns;
-    s->until_ns = v->now_ns + s->hold_ns;
+    if (v->has < v->most) {
+        s->hold_ns =
+            lately && s->hold_ns ? lesser(greater(2 * s->hold_ns, first_ns), most_ns) : first_ns;
+        s->until_ns = v->now_ns + s->hold_ns;
+    }
     begin_trial(s, v, why);
 }
 
@@ -278,6 +284,7 @@ static void give_up(struct promise_state *s, const struct seen *v, enum promise_
 
     if (back >= v->most || (why == PROMISE_IMPOSSIBLE && back > middle))
         back = middle;
+    back = back < v->own ? back : v->own; /* nobody yields to a promise that is given up */
     s->pause_ns = s->pause_ns ? lesser(2 * s->pause_ns, PROMISE_PAUSE_MAX_NS) : PROMISE_PAUSE_NS;
     s->base_ns = v->p99_ns;
     s->base_rate = s->rate;
@@ -288,14 +295,21 @@ static void give_up(struct promise_state *s, const struct seen *v, enum promise_
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* Whether @n cores broke the promise too short a time ago, under a load like this one. */
+/*
+ * Whether @n cores broke the promise too short a time ago, under a load like this one. The long
+ * hold-off is of the step from shared cores to its own, while there are such.
+ */
 static bool is_held(const struct promise_state *s, const struct seen *v, uint32_t n)
 {
-    uint64_t until_ns = s->until_ns + (v->slack ? 0 : MIDDLE * s->hold_ns);
+    uint64_t usual_ns = lesser(s->hold_ns, PROMISE_HOLD_MAX_NS), until_ns = s->until_ns;
 
+    if (!v->shares)
+        until_ns -= s->hold_ns - usual_ns;
+    if (!v->slack)
+        until_ns += MIDDLE * usual_ns;
     if (n > s->broke || v->now_ns >= until_ns)
         return false;
-    return !s->lower_ns || since(v->now_ns, s->lower_ns) < s->hold_ns / 4;
+    return !s->lower_ns || since(v->now_ns, s->lower_ns) < usual_ns / 4;
 }
 
 /* Gives a core back where p99 and the requests seen with these cores allow it. */
@@ -349,6 +363,12 @@ static uint64_t patience(const struct promise_state *s, const struct seen *v)
     return greater(all_ns / greater(s->pause_ns / PROMISE_PAUSE_NS, 1), PATIENCE_MIN_NS);
 }
 
+/* Whether so many cores instead of @from could lower p99 by the eighth that shows a gain. */
+static bool could_help(uint32_t has, uint32_t from)
+{
+    return (uint64_t)has * 7 > (uint64_t)from * 8;
+}
+
 static void trial(struct promise_state *s, const struct seen *v)
 {
     uint64_t age_ns = since(v->now_ns, s->stage_ns);
@@ -363,7 +383,7 @@ static void trial(struct promise_state *s, const struct seen *v)
     if (!v->pure && s->base_ns) /* requests from before the trial */
         s->base_ns = greater(s->base_ns, v->p99_ns);
     /* As slow as before: no gain. Slower than before says that something else rose as well. */
-    if (v->slow && v->enough && v->pure && v->has > s->from && age_ns >= TRIAL_NS &&
+    if (v->slow && v->enough && v->pure && could_help(v->has, s->from) && age_ns >= TRIAL_NS &&
         v->p99_ns > s->base_ns / 8 * 7 && v->p99_ns <= s->base_ns / 4 * 5)
         give_up(s, v, PROMISE_NO_GAIN);
     else if (age_ns >= patience(s, v))

@@ -18,8 +18,8 @@
  *                       max-prop divides anew among all; what no waiting job can start with goes
  *                       to those who run, beyond their requests, in proportion to these
  *                 grow  the rule that the thesis' logs show: a running job never gives cores up;
- *                       what becomes free goes first to running jobs below their request, in the
- *                       order of the row, and what they leave to those who wait
+ *                       what becomes free goes to running jobs below their request and to those who
+ *                       wait in the order of the row; of one class those who run stand first
  *
  * A job without a request asks for its minimum. A request above what the job's place has counts as
  * all that the place has. Running jobs that cannot be paused go on with at least their minimum,

@@ -176,6 +176,7 @@ static int rr_decide(const struct policy *policy, const struct policy_snapshot *
     for (uint32_t j = 0; j < snapshot->job_count; j++) {
         queue.ticket[j].major = snapshot->jobs[j].state == POLICY_RUNNING ? 0 : 1;
         queue.ticket[j].minor = stands_since(&snapshot->jobs[j]);
+        queue.ticket[j].class = 0; /* they take turns: none waits for ever for those of its class */
     }
     queue_decide(&queue);
     write_turns(&queue);
