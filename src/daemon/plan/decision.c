@@ -8,7 +8,7 @@
 #include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
-#include "daemon/plan/idle.h"
+#include "daemon/plan/beyond.h"
 #include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/promises.h"
@@ -451,7 +451,7 @@ static void want_limits(struct job *j)
 
 static bool may_have_extras(const struct job *j)
 {
-    return idle_takes_extras(j) && speed_threads(j) == j->wanted.share;
+    return beyond_allowed(j) && speed_threads(j) == j->wanted.share;
 }
 
 uint32_t decision_most_threads(const struct job *j)
@@ -459,7 +459,7 @@ uint32_t decision_most_threads(const struct job *j)
     uint32_t most = most_cores(j, cpuset_count(&j->daemon->cpus), clock_now_ns());
     uint32_t has = j->wanted.share + extras_of(&j->extras.loan, j->wanted.share);
 
-    if (!may_have_extras(j) || j->placed.late || promises_beyond(j))
+    if (!may_have_extras(j) || j->placed.late || beyond_by_promise(j))
         return j->wanted.share;
     if (!job_settled(j) || job_waits(j)) /* first what was asked of it last */
         most = has < most ? has : most;
@@ -477,7 +477,7 @@ static void want_threads(struct job *j)
                  "%u of its %u threads for some seconds, to learn its speed-up",
                  j->wanted.threads.intra, j->wanted.share);
     if (j->wanted.threads.intra == j->wanted.share && may_have_extras(j))
-        j->wanted.threads.intra += promises_beyond(j) + idle_loan(j);
+        j->wanted.threads.intra += beyond_by_promise(j) + beyond_lent(j);
     if ((!job_malleable(j) && !j->asked.pinned.intra) || !j->admission.wanted)
         j->wanted.threads = (struct threads){0};
     apportion_divide(j);

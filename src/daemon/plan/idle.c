@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
+#include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
@@ -47,22 +48,9 @@ struct idle {
     struct policy_curve *curves;
 };
 
-bool idle_takes_extras(const struct job *j)
-{
-    return job_malleable(j) && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
-           j->wanted.borrowed == 0 && j->asked.attributes.placement == PLACEMENT_SHARED &&
-           j->admission.wanted && j->admission.phase == JOB_RUNNING && !j->observed.frozen &&
-           !j->adopted;
-}
-
-uint32_t idle_loan(const struct job *j)
-{
-    return promises_beyond(j) ? 0 : extras_of(&j->extras.loan, j->wanted.share);
-}
-
 uint32_t idle_extra(const struct job *j)
 {
-    return j->wanted.threads.intra > j->wanted.share ? idle_loan(j) : 0;
+    return j->wanted.threads.intra > j->wanted.share ? beyond_lent(j) : 0;
 }
 
 void idle_reason(const struct job *j, char ret_reason[IDLE_REASON_MAX])

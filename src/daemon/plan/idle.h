@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct daemon;
@@ -21,12 +20,6 @@ struct idle *idle_free(struct idle *i); /* takes NULL, returns NULL */
 
 /* Once a second: begins to look where some job uses its share and could use more. */
 void idle_tick(struct idle *i);
-
-/* Whether it may have more threads than its share: shared cores, no order that says how many. */
-bool idle_takes_extras(const struct job *j);
-
-/* Extra threads that the job is lent; none while its promise gives it some. */
-uint32_t idle_loan(const struct job *j);
 
 /* Extra threads that the job has now. */
 uint32_t idle_extra(const struct job *j);

@@ -6,8 +6,8 @@
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/job.h"
+#include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
-#include "daemon/plan/idle.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/users.h"
@@ -24,17 +24,10 @@ bool promises_bind(const struct job *j)
     return j->promise.need > 0 && j->asked.attributes.slo_us > 0;
 }
 
-uint32_t promises_beyond(const struct job *j)
-{
-    uint32_t share = j->wanted.share;
-
-    return share && j->promise.threads > share ? j->promise.threads - share : 0;
-}
-
-/* Those of them that it was given. */
+/* Threads beyond its share that its promise gives it, and that it was given. */
 static uint32_t in_force(const struct job *j)
 {
-    return j->wanted.threads.intra > j->wanted.share ? promises_beyond(j) : 0;
+    return j->wanted.threads.intra > j->wanted.share ? beyond_by_promise(j) : 0;
 }
 
 const struct job *promises_yields_to(const struct job *j)
@@ -53,8 +46,8 @@ const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX])
     if (!promises_bind(j) || j->promise.alone)
         return buf;
     promise_text(j->asked.attributes.slo_us, promise);
-    if (promises_beyond(j))
-        snprintf(shared, sizeof(shared), ", on %u of them others yield", promises_beyond(j));
+    if (beyond_by_promise(j))
+        snprintf(shared, sizeof(shared), ", on %u of them others yield", beyond_by_promise(j));
     if (promise_is_given_up(j->promise.state.why))
         snprintf(buf, PROMISES_TEXT_MAX, "its promise %s is not kept: %s", promise,
                  promise_why_text(j->promise.state.why));
@@ -67,7 +60,7 @@ const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX])
 
 void promises_explain(struct job *j, bool bounded)
 {
-    bool agree = j->wanted.share + promises_beyond(j) == j->promise.need;
+    bool agree = j->wanted.share + beyond_by_promise(j) == j->promise.need;
     size_t len = agree && !bounded ? 0 : strlen(j->wanted.reason);
     char text[PROMISES_TEXT_MAX];
 
@@ -98,7 +91,7 @@ static bool may_share(struct job *const *job, int64_t count, const struct job *j
 {
     const struct daemon *d = j->daemon;
 
-    if (!idle_takes_extras(j) || !j->confine->can_limit(j) || j->asked.kept ||
+    if (!beyond_allowed(j) || !j->confine->can_limit(j) || j->asked.kept ||
         machine_share_shared(d->machine_share) || decision_keeps_idle(d) ||
         users_most(d, j->uid) < cpuset_count(&d->cpus))
         return false;
@@ -114,9 +107,9 @@ static bool may_share(struct job *const *job, int64_t count, const struct job *j
  */
 static bool may_yield(const struct job *k, const struct policy_job *p)
 {
-    return idle_takes_extras(k) && p->malleability == POLICY_MALLEABLE &&
-           k->confine->can_limit(k) && !k->asked.kept && k->asked.attributes.min <= 1 &&
-           k->asked.attributes.slo_us == 0 && k->promise.yields_to == 0;
+    return beyond_allowed(k) && p->malleability == POLICY_MALLEABLE && k->confine->can_limit(k) &&
+           !k->asked.kept && k->asked.attributes.min <= 1 && k->asked.attributes.slo_us == 0 &&
+           k->promise.yields_to == 0;
 }
 
 /*

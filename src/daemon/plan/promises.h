@@ -35,9 +35,6 @@ void promises_confirm(struct job *const *job, uint32_t count);
 /* Whether its promise decides on the job's cores. */
 bool promises_bind(const struct job *j);
 
-/* Threads beyond its share: its user's jobs on the same cores yield to them by their weight. */
-uint32_t promises_beyond(const struct job *j);
-
 /* The job whose promise lowers this one's weight, or NULL. */
 const struct job *promises_yields_to(const struct job *j);
 
