@@ -153,13 +153,23 @@ void program_progress(uint64_t *ret_done, uint64_t *ret_total, char ret_unit[PRO
 uint64_t requests_begin(void);
 void requests_end(uint64_t began_ns);
 
+/*
+ * A thread of the program is in a call of a runtime that may answer a request. The call counts
+ * where calls are wanted and it is within no other of its thread. @began_ns: what begin() has
+ * returned.
+ */
+bool requests_want_calls(void);
+uint64_t requests_call_begin(void);
+void requests_call_end(uint64_t began_ns);
+
 /* Control thread. CLOCK_MONOTONIC from when on there is something to tell the daemon; UINT64_MAX:
  * nothing. */
 uint64_t requests_due_ns(void);
 /* Control thread: fills in all but the header; requests_told() with it says what became of it. */
 void requests_read(uint64_t now_ns, struct proto_latency *ret);
 void requests_told(const struct proto_latency *told, bool sent);
-void requests_untold(void); /* control thread: a daemon that knows nothing yet */
+void requests_untold(void);           /* control thread: a daemon that knows nothing yet … */
+void requests_wanted(bool calls_too); /* … and whether it wants calls, too */
 void requests_after_fork(void);
 
 /* ---- process/resolve.c ---- */

@@ -113,7 +113,9 @@ static int check_fields(const union proto_message *m, struct error *err)
             r = check_range(err, "intra", m->local.intra, PROTO_THREADS_MAX);
         return r == 0 ? check_range(err, "inter", m->local.inter, PROTO_THREADS_MAX) : r;
     case PROTO_LATENCY:
-        r = check_range(err, "most_in_flight", m->latency.most_in_flight, PROTO_IN_FLIGHT_MAX);
+        r = check_range(err, "source", m->latency.source, PROTO_REQUESTS_MAX - 1);
+        if (r == 0)
+            r = check_range(err, "most_in_flight", m->latency.most_in_flight, PROTO_IN_FLIGHT_MAX);
         if (r == 0)
             r = check_range(err, "ended", m->latency.ended, m->latency.begun);
         return r == 0 ? check_range(err, "in flight", m->latency.begun - m->latency.ended,

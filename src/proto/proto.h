@@ -67,6 +67,9 @@ enum proto_type {
 enum proto_feature {
     PROTO_FEATURE_RUNTIMES = 1 << 0, /* PROTO_BACKENDS_MAX backends, and PROTO_ACK_WAITING */
     PROTO_FEATURE_LATENCY = 1 << 1,  /* PROTO_LATENCY */
+    /* Calls of runtimes are wanted as requests, where the program tells none: the job has a
+     * promise. A WELCOME follows where that changes. */
+    PROTO_FEATURE_CALLS = 1 << 2,
 };
 
 #define PROTO_FEATURES (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY)
@@ -156,10 +159,18 @@ struct proto_heartbeat {
     char unit[PROTO_SHORT_MAX]; /* "steps" */
 };
 
+/* Where requests come from. */
+enum proto_requests {
+    PROTO_REQUESTS_TOLD, /* by the program */
+    PROTO_REQUESTS_ONNX, /* calls of ONNX Runtime; only with PROTO_FEATURE_CALLS */
+    PROTO_REQUESTS_MAX
+};
+
 /*
- * Requests of the process, counted from its beginning; a child of fork() counts its own. Ten times
- * a second while requests end or are in flight, and at once when many more are in flight than the
- * last message said; no message otherwise. Only with PROTO_FEATURE_LATENCY.
+ * Requests of the process, counted from its beginning; a child of fork() counts its own, and so
+ * does each source. Ten times a second while requests end or are in flight, and at once when many
+ * more are in flight than the last message said; no message otherwise. Only with
+ * PROTO_FEATURE_LATENCY.
  */
 struct proto_latency {
     struct proto_header h;
@@ -167,7 +178,7 @@ struct proto_latency {
     uint64_t begun;          /* ≥ ended; the difference is in flight */
     uint64_t ended;          /* a bucket may count one already that this does not */
     uint32_t most_in_flight; /* since the last message; ≥ in flight, at most PROTO_IN_FLIGHT_MAX */
-    uint32_t pad;
+    uint32_t source;         /* enum proto_requests; the program's word is the last one */
     uint32_t bucket[LATENCY_BUCKETS]; /* ended requests by duration; each may wrap */
 };
 

@@ -284,6 +284,90 @@ static void a_program_that_ends_what_never_began_is_told_as_the_protocol_wants(v
     assert_true(requests_due_ns() == UINT64_MAX);
 }
 
+/* ---- calls of a runtime ---- */
+
+static void calls_are_requests_where_the_daemon_wants_them(void **state)
+{
+    struct proto_latency m;
+    uint64_t began = requests_call_begin();
+
+    assert_true(began == 0); /* nobody does */
+    requests_wanted(true);
+    pass(1);
+    requests_call_end(began);
+    assert_true(requests_due_ns() == UINT64_MAX);
+    for (unsigned i = 1; i <= 3; i++) {
+        began = requests_call_begin();
+        assert_true(began == now_ns);
+        pass(5);
+        requests_call_end(began);
+    }
+    m = tell(true);
+    assert_int_equal(m.source, PROTO_REQUESTS_ONNX);
+    assert_int_equal(m.ended, 3);
+    assert_int_equal(m.bucket[latency_bucket(5 * NS_PER_MS)], 3);
+    began = requests_call_begin();
+    requests_wanted(false);
+    requests_call_end(began); /* it is not in flight for ever */
+    requests_call_end(requests_call_begin());
+    m = tell(true);
+    assert_int_equal(m.begun, 4);
+    assert_int_equal(m.ended, 4);
+}
+
+static void a_call_within_a_call_is_none(void **state)
+{
+    uint64_t outer, inner;
+    struct proto_latency m;
+
+    requests_wanted(true);
+    outer = requests_call_begin();
+    pass(1);
+    for (unsigned i = 0; i < 3; i++) {
+        inner = requests_call_begin();
+        pass(1);
+        requests_call_end(inner);
+    }
+    assert_int_equal(tell(true).begun, 1);
+    requests_call_end(outer);
+    m = tell(true);
+    assert_int_equal(m.ended, 1);
+    assert_int_equal(m.bucket[latency_bucket(4 * NS_PER_MS)], 1);
+}
+
+static void as_soon_as_the_program_tells_one_calls_are_none(void **state)
+{
+    uint64_t warming, request;
+    struct proto_latency m;
+
+    requests_wanted(true);
+    requests_call_end(requests_call_begin());
+    warming = requests_call_begin();
+    assert_int_equal(tell(true).source, PROTO_REQUESTS_ONNX);
+    request = requests_begin();
+    requests_call_end(warming);
+    requests_call_end(requests_call_begin());
+    m = tell(true);
+    assert_int_equal(m.source, PROTO_REQUESTS_TOLD);
+    assert_int_equal(m.begun, 1);
+    assert_int_equal(m.ended, 0);
+    requests_end(request);
+    m = tell(true);
+    assert_int_equal(m.ended, 1);
+    assert_int_equal(sum(&m), 1);
+    assert_true(requests_due_ns() == UINT64_MAX);
+}
+
+static void the_programs_first_request_is_told_though_as_many_calls_have_ended(void **state)
+{
+    requests_wanted(true);
+    requests_call_end(requests_call_begin());
+    tell(true);
+    requests_end(requests_begin());
+    pass(100);
+    assert_true(due());
+}
+
 #define THREADS 4
 #define EACH    60000
 
@@ -337,6 +421,11 @@ int main(void)
         cmocka_unit_test_setup(a_program_that_ends_what_never_began_is_told_as_the_protocol_wants,
                                setup),
         cmocka_unit_test_setup(no_request_is_lost_between_threads, setup),
+        cmocka_unit_test_setup(calls_are_requests_where_the_daemon_wants_them, setup),
+        cmocka_unit_test_setup(a_call_within_a_call_is_none, setup),
+        cmocka_unit_test_setup(as_soon_as_the_program_tells_one_calls_are_none, setup),
+        cmocka_unit_test_setup(the_programs_first_request_is_told_though_as_many_calls_have_ended,
+                               setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,34 @@ static void counts_of_buckets_may_wrap(void **state)
     assert_int_equal(window(BEGIN + MS(100)).ended, 5);
 }
 
+static void calls_of_a_process_are_none_where_another_tells_requests(void **state)
+{
+    said[0].source = PROTO_REQUESTS_ONNX;
+    tell(0, BEGIN, 5, 20, 3);
+    assert_int_equal(job.latency.source, PROTO_REQUESTS_ONNX);
+    assert_int_equal(window(BEGIN + MS(10)).in_flight, 3);
+    tell(1, BEGIN + MS(1100), 2, 80, 1); /* what ended before was no request, either */
+    assert_int_equal(job.latency.source, PROTO_REQUESTS_TOLD);
+    tell(0, BEGIN + MS(1200), 50, 20, 4);
+    assert_int_equal(window(BEGIN + MS(1200)).ended, 2);
+    assert_int_equal(window(BEGIN + MS(1200)).in_flight, 1);
+    assert_int_equal(job.latency.requests, 2);
+    assert_int_equal(job.latency.seconds, 0);
+}
+
+static void a_process_that_begins_to_tell_counts_from_zero(void **state)
+{
+    job.created_ns = BEGIN - 1; /* also under a daemon that has met it */
+    said[0].source = PROTO_REQUESTS_ONNX;
+    tell(0, BEGIN, 5, 20, 0);
+    tell(0, BEGIN + MS(100), 2, 20, 0);
+    assert_int_equal(job.latency.requests, 2);
+    memset(&said[0], 0, sizeof(said[0]));
+    tell(0, BEGIN + MS(200), 9, 20, 1);
+    assert_int_equal(job.latency.requests, 9);
+    assert_int_equal(window(BEGIN + MS(200)).in_flight, 1);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, set_up)
@@ -160,6 +188,8 @@ int main(void)
         T(another_program_in_a_process_counts_from_zero),
         T(what_an_earlier_daemon_counted_does_not_count_again),
         T(counts_of_buckets_may_wrap),
+        T(calls_of_a_process_are_none_where_another_tells_requests),
+        T(a_process_that_begins_to_tell_counts_from_zero),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

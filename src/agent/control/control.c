@@ -364,6 +364,7 @@ static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
     memcpy(agent_config.job_name, w->job_name, sizeof(agent_config.job_name));
     core_local_again();
     requests_untold();
+    requests_wanted(control.features & PROTO_FEATURE_CALLS);
     send_backends(now_ns);
     send_heartbeat(now_ns);
 }

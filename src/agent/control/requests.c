@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requests that the program serves, as it tells them by tide_request_begin() and
- * tide_request_end(): how many are in flight, and how long they took. The program's threads only
- * add to atomics. One of them wakes the control thread when more are in flight than the daemon
- * thinks by far, at most once for each message.
+ * tide_request_end(): how many are in flight, and how long they took. While it tells none, a call
+ * of a runtime that answers one (ONNX Runtime's Run) is taken for a request, if the daemon wants
+ * that: the outermost of its thread. The program's threads only add to atomics. One of them wakes
+ * the control thread when more are in flight than the daemon thinks by far, at most once for each
+ * message.
  */
 #include "agent/agent.h"
 
@@ -19,22 +21,33 @@
 
 #define LINE __attribute__((aligned(64)))
 
-static struct requests {
+/* Requests of one source. */
+struct counts {
     /* each request writes these */
     LINE _Atomic uint64_t begun;
     _Atomic uint64_t ended;
     _Atomic uint32_t most; /* in flight, since the last message */
+    LINE _Atomic uint32_t bucket[LATENCY_BUCKETS];
+};
+
+static struct requests {
+    struct counts of[PROTO_REQUESTS_MAX];
     /* each request reads these */
     LINE _Atomic bool urgent; /* the control thread has been woken for a message */
+    _Atomic bool tells;       /* the program has told one: calls are none */
+    _Atomic bool wanted;      /* calls are, by the daemon */
     _Atomic uint32_t told;    /* in flight, by the last message … */
     _Atomic uint32_t told_most;
     _Atomic uint64_t told_ns; /* … and its time; 0: none */
     uint64_t since_ns;        /* a child of fork(): what began before is its parent's */
     /* control thread */
     uint64_t told_ended;
+    uint32_t told_source;
     uint64_t retry_ns; /* no message before; 0: the last one was sent */
-    LINE _Atomic uint32_t bucket[LATENCY_BUCKETS];
 } requests;
+
+/* Calls that the thread is in, each within the one before. */
+static __thread unsigned calls __attribute__((tls_model("initial-exec")));
 
 static uint32_t in_flight(uint64_t begun, uint64_t ended)
 {
@@ -43,11 +56,11 @@ static uint32_t in_flight(uint64_t begun, uint64_t ended)
     return n < PROTO_IN_FLIGHT_MAX ? (uint32_t)n : PROTO_IN_FLIGHT_MAX;
 }
 
-static void raise_most(uint32_t now)
+static void raise_most(struct counts *c, uint32_t now)
 {
-    uint32_t most = atomic_load_explicit(&requests.most, memory_order_relaxed);
+    uint32_t most = atomic_load_explicit(&c->most, memory_order_relaxed);
 
-    while (now > most && !atomic_compare_exchange_weak(&requests.most, &most, now))
+    while (now > most && !atomic_compare_exchange_weak(&c->most, &most, now))
         ;
 }
 
@@ -63,46 +76,81 @@ static uint32_t known(uint64_t now_ns)
 
 /* ---- the program's threads ---- */
 
-uint64_t requests_begin(void)
+static uint64_t begin(struct counts *c)
 {
     uint64_t now_ns = clock_now_ns(), begun;
     uint32_t now;
 
-    begun = atomic_fetch_add(&requests.begun, 1) + 1;
-    now = in_flight(begun, atomic_load(&requests.ended));
-    raise_most(now);
+    begun = atomic_fetch_add(&c->begun, 1) + 1;
+    now = in_flight(begun, atomic_load(&c->ended));
+    raise_most(c, now);
     if (now > 2 * known(now_ns) && !atomic_load(&requests.urgent) &&
         !atomic_exchange(&requests.urgent, true))
         agent_notify();
     return now_ns;
 }
 
-void requests_end(uint64_t began_ns)
+static void end(struct counts *c, uint64_t began_ns)
 {
     uint64_t now_ns = clock_now_ns();
 
     if (began_ns == 0 || began_ns < requests.since_ns || began_ns > now_ns)
         return;
-    atomic_fetch_add_explicit(&requests.bucket[latency_bucket(now_ns - began_ns)], 1,
+    atomic_fetch_add_explicit(&c->bucket[latency_bucket(now_ns - began_ns)], 1,
                               memory_order_relaxed);
-    atomic_fetch_add(&requests.ended, 1);
+    atomic_fetch_add(&c->ended, 1);
+}
+
+uint64_t requests_begin(void)
+{
+    if (!atomic_load_explicit(&requests.tells, memory_order_relaxed))
+        atomic_store(&requests.tells, true);
+    return begin(&requests.of[PROTO_REQUESTS_TOLD]);
+}
+
+void requests_end(uint64_t began_ns)
+{
+    end(&requests.of[PROTO_REQUESTS_TOLD], began_ns);
+}
+
+bool requests_want_calls(void)
+{
+    return atomic_load_explicit(&requests.wanted, memory_order_relaxed) &&
+           !atomic_load_explicit(&requests.tells, memory_order_relaxed);
+}
+
+uint64_t requests_call_begin(void)
+{
+    return calls++ == 0 && requests_want_calls() ? begin(&requests.of[PROTO_REQUESTS_ONNX]) : 0;
+}
+
+void requests_call_end(uint64_t began_ns)
+{
+    calls--;
+    if (began_ns)
+        end(&requests.of[PROTO_REQUESTS_ONNX], began_ns);
 }
 
 /* ---- the control thread ---- */
+
+static enum proto_requests source(void)
+{
+    return atomic_load(&requests.tells) ? PROTO_REQUESTS_TOLD : PROTO_REQUESTS_ONNX;
+}
 
 /*
  * Returns how many are in flight, and how many have ended by then. Whatever begins between two
  * looks, perhaps many where this thread had to wait for a core, must not look as if it were in
  * flight. Where requests end faster than this can look, the closest of some looks will do.
  */
-static uint32_t count(uint64_t *ret_ended)
+static uint32_t count(const struct counts *c, uint64_t *ret_ended)
 {
-    uint64_t ended = atomic_load(&requests.ended);
+    uint64_t ended = atomic_load(&c->ended);
     uint32_t least = UINT32_MAX;
 
     for (unsigned i = 0; i < TRIES; i++) {
-        uint32_t now = in_flight(atomic_load(&requests.begun), ended);
-        uint64_t again = atomic_load(&requests.ended);
+        uint32_t now = in_flight(atomic_load(&c->begun), ended);
+        uint64_t again = atomic_load(&c->ended);
 
         if (now < least || again == ended) {
             least = now;
@@ -118,25 +166,30 @@ static uint32_t count(uint64_t *ret_ended)
 uint64_t requests_due_ns(void)
 {
     uint64_t told_ns = atomic_load(&requests.told_ns), due_ns = UINT64_MAX, ended;
+    enum proto_requests from = source();
 
     if (atomic_load(&requests.urgent))
         due_ns = told_ns + URGENT_NS;
-    else if (count(&ended) > 0 || ended != requests.told_ended)
+    else if (count(&requests.of[from], &ended) > 0 || ended != requests.told_ended ||
+             (ended > 0 && from != requests.told_source))
         due_ns = told_ns + PERIOD_NS;
     return due_ns > requests.retry_ns ? due_ns : requests.retry_ns;
 }
 
 void requests_read(uint64_t now_ns, struct proto_latency *ret)
 {
+    struct counts *c;
     uint32_t now;
 
     atomic_store(&requests.urgent, false); /* first: what begins from now on may be missing below */
-    now = count(&ret->ended);
+    ret->source = source();
+    c = &requests.of[ret->source];
+    now = count(c, &ret->ended);
     for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
-        ret->bucket[b] = atomic_load_explicit(&requests.bucket[b], memory_order_relaxed);
+        ret->bucket[b] = atomic_load_explicit(&c->bucket[b], memory_order_relaxed);
     ret->now_ns = now_ns;
     ret->begun = ret->ended + now;
-    ret->most_in_flight = atomic_exchange(&requests.most, now);
+    ret->most_in_flight = atomic_exchange(&c->most, now);
     if (ret->most_in_flight < now)
         ret->most_in_flight = now;
 }
@@ -144,12 +197,13 @@ void requests_read(uint64_t now_ns, struct proto_latency *ret)
 void requests_told(const struct proto_latency *told, bool sent)
 {
     if (!sent) {
-        raise_most(told->most_in_flight);
+        raise_most(&requests.of[told->source], told->most_in_flight);
         requests.retry_ns = told->now_ns + PERIOD_NS;
         return;
     }
     requests.retry_ns = 0;
     requests.told_ended = told->ended;
+    requests.told_source = told->source;
     atomic_store(&requests.told, (uint32_t)(told->begun - told->ended));
     atomic_store(&requests.told_most, told->most_in_flight);
     atomic_store(&requests.told_ns, told->now_ns);
@@ -160,6 +214,11 @@ void requests_untold(void)
     static const struct proto_latency nothing;
 
     requests_told(&nothing, true);
+}
+
+void requests_wanted(bool calls_too)
+{
+    atomic_store(&requests.wanted, calls_too);
 }
 
 void requests_after_fork(void)

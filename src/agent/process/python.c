@@ -240,3 +240,112 @@ void python_text(const char *module, const char *name, char *to, size_t size)
     snprintf(to, size, "%s", text ? text : "");
     api.restore(error[0], error[1], error[2]);
 }
+
+/* ---- methods of the program's classes ---- */
+
+/* PyMethodDef */
+struct definition {
+    const char *name;
+    python_method_fn function;
+    int flags;
+    const char *doc;
+};
+
+#define FASTCALL_KEYWORDS (0x80 | 0x02) /* METH_FASTCALL | METH_KEYWORDS: since Python 3.7 */
+
+/* What a method made by pybind11 consists of: a built-in function, and what makes a method of it.
+ */
+static struct {
+    void *function_type, *method_type;
+    void *(*type_of)(void *object);
+    void *(*new_function)(struct definition *d, void *self, void *module);
+    void *(*new_method)(void *function);
+    void *(*call)(void *callable, void *const *args, size_t n, void *names);
+    int (*set_attribute)(void *object, const char *name, void *value);
+} methods;
+
+#define FIND_METHOD(member, name)                                                                  \
+    ((methods.member = (__typeof__(methods.member))dlsym(RTLD_DEFAULT, name)) != NULL)
+
+static bool prepare_methods(void)
+{
+    return FIND_METHOD(function_type, "PyCFunction_Type") &&
+           FIND_METHOD(method_type, "PyInstanceMethod_Type") &&
+           FIND_METHOD(type_of, "PyObject_Type") &&
+           FIND_METHOD(new_function, "PyCFunction_NewEx") &&
+           FIND_METHOD(new_method, "PyInstanceMethod_New") &&
+           FIND_METHOD(call, "PyObject_Vectorcall") &&
+           FIND_METHOD(set_attribute, "PyObject_SetAttrString");
+}
+
+void *python_call(void *original, void *const *args, ptrdiff_t n, void *names)
+{
+    return methods.call(original, args, (size_t)n, names);
+}
+
+static bool is_of(void *object, const void *wanted)
+{
+    void *type = object ? methods.type_of(object) : NULL;
+
+    if (type)
+        api.release(type);
+    return type && type == wanted;
+}
+
+static char *doc_of(void *function)
+{
+    void *doc = api.attribute(function, "__doc__");
+    const char *text = doc ? api.text_of(doc) : NULL;
+    char *ret = text ? strdup(text) : NULL;
+
+    if (doc)
+        api.release(doc);
+    return ret;
+}
+
+/* The new function has @original as its "self", and keeps it. */
+static bool replace(void *type, void *original, const char *name, python_method_fn method)
+{
+    struct definition *d = calloc(1, sizeof(*d));
+    char *doc = doc_of(original);
+    void *function = NULL, *made = NULL;
+    bool done = false;
+
+    if (d) {
+        *d = (struct definition){name, method, FASTCALL_KEYWORDS, doc};
+        function = methods.new_function(d, original, NULL);
+    }
+    if (function && (made = methods.new_method(function)))
+        done = methods.set_attribute(type, name, made) == 0;
+    if (made)
+        api.release(made);
+    if (function)
+        api.release(function);
+    if (!done) {
+        free(doc);
+        free(d);
+    }
+    return done;
+}
+
+bool python_replace(const char *module, const char *type, const char *name, python_method_fn method)
+{
+    void *error[3], *class, *before, *original = NULL;
+    bool done = false;
+
+    if (!atomic_load(&api.ready) || !api.has_gil() || !prepare_methods())
+        return false;
+    api.fetch(&error[0], &error[1], &error[2]);
+    class = find(module, type);
+    before = class ? api.attribute(class, name) : NULL;
+    if (is_of(before, methods.method_type))
+        original = api.attribute(before, "__func__");
+    if (is_of(original, methods.function_type))
+        done = replace(class, original, name, method);
+    if (original)
+        api.release(original);
+    if (before)
+        api.release(before);
+    api.restore(error[0], error[1], error[2]); /* instead of one of ours */
+    return done;
+}

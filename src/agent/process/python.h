@@ -59,5 +59,20 @@ bool python_has_module(const char *name);
 /* The program is at "import @module". With the GIL; keeps Python's pending error. */
 bool python_imports(const char *module);
 
+/*
+ * In place of a method: calls @original with the same arguments, by python_call(), and returns what
+ * that has returned. @args begin with the object. A thread of the program, with the GIL.
+ */
+typedef void *(*python_method_fn)(void *original, void *const *args, ptrdiff_t n, void *names);
+void *python_call(void *original, void *const *args, ptrdiff_t n, void *names);
+
+/*
+ * From now on whoever calls the method @name, which is written in C++ with pybind11, of @type in
+ * @module calls @method. With the GIL, at a safe point; keeps the error. Lasts as long as the
+ * process. Returns false, and changes nothing, where there is no such method. @name is kept.
+ */
+bool python_replace(const char *module, const char *type, const char *name,
+                    python_method_fn method);
+
 /* Copies the text @name of @module; "" when there is none. With the GIL; keeps the error. */
 void python_text(const char *module, const char *name, char *to, size_t size);

@@ -127,6 +127,7 @@ static void print_latency(const json_t *latency)
     double promise = member_number(latency, "promise_us") / 1000;
     double p99 = member_number(latency, "p99_us") / 1000;
     const json_t *kept = json_object_get(latency, "kept");
+    const char *calls = job_text_calls(latency);
 
     if (!json_is_object(latency))
         return;
@@ -139,6 +140,8 @@ static void print_latency(const json_t *latency)
     if (json_is_number(kept))
         printf("; kept in %.1f %% of %ld seconds", 100 * json_number_value(kept),
                member_long(latency, "seconds"));
+    if (calls)
+        printf("; estimated from calls of %s", calls);
     printf("\n");
 }
 

@@ -49,6 +49,11 @@ bool job_field_right(enum job_field field)
     return fields[field].right;
 }
 
+const char *job_text_calls(const json_t *latency)
+{
+    return strcmp(member_text(latency, "source"), "onnxruntime") == 0 ? "ONNX Runtime" : NULL;
+}
+
 bool job_text_waits(const json_t *job)
 {
     const char *state = member_text(job, "state");
@@ -100,14 +105,14 @@ static void text_count(const json_t *job, const char *key, const char *mark, cha
         snprintf(buf, size, "%ld%s", n, mark);
 }
 
-/* "p99 43/50ms": what it is, and what was promised. */
+/* "p99 43/50ms": what it is ("~43": estimated), and what was promised. */
 static void text_latency(const json_t *latency, char *buf, size_t size)
 {
     double p99 = member_number(latency, "p99_us") / 1000;
     double promise = member_number(latency, "promise_us") / 1000;
 
     if (p99 > 0)
-        snprintf(buf, size, "p99 %.3g/%.4gms", p99, promise);
+        snprintf(buf, size, "p99 %s%.3g/%.4gms", job_text_calls(latency) ? "~" : "", p99, promise);
     else
         snprintf(buf, size, "p99 -/%.4gms", promise);
 }

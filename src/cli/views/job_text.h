@@ -44,6 +44,10 @@ bool job_field_right(enum job_field field);
 /* Writes the field's text, "-" for an unknown value; cut to @size. */
 void job_text(const json_t *job, enum job_field field, char *buf, size_t size);
 
+/* The runtime whose calls are taken for the requests of a job's "latency"; NULL: its program tells
+ * them, or there are none. */
+const char *job_text_calls(const json_t *latency);
+
 /* True if the job was submitted and has not begun: it has no threads yet. */
 bool job_text_waits(const json_t *job);
 

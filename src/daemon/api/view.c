@@ -191,7 +191,8 @@ static json_t *view_latency(const struct job *j)
     if (!latency_window(j, clock_now_ns(), &w))
         return json_null();
     return json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "promise_us",
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source",
+        l->source == PROTO_REQUESTS_TOLD ? "told" : "onnxruntime", "promise_us",
         number_or_null((uint64_t)j->asked.attributes.slo_us), "p99_us",
         number_or_null(w.p99_ns / NS_PER_US), "requests", number(l->requests), "rate",
         number(w.per_second), "in_flight", number(w.in_flight), "need",

@@ -3,7 +3,6 @@
 
 #include "base/clock.h"
 #include "daemon/job/job.h"
-#include "proto/proto.h"
 
 #include <string.h>
 
@@ -71,10 +70,10 @@ static void roll(struct job *j, uint64_t now_ns)
     l->since_ns = now_ns;
 }
 
-/* Counts that fell are those of another program in the same process. */
+/* Counts that fell are those of another program in the same process; each source has its own. */
 static bool began_anew(const struct process_latency *seen, const struct proto_latency *m)
 {
-    bool anew = m->ended < seen->ended;
+    bool anew = m->ended < seen->ended || m->source != seen->source;
 
     for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
         anew |= m->bucket[b] - seen->bucket[b] > INT32_MAX; /* they may wrap */
@@ -88,15 +87,32 @@ static bool began_anew(const struct process_latency *seen, const struct proto_la
 static void find_base(struct process *p, const struct proto_latency *m)
 {
     struct process_latency *seen = &p->latency;
-    bool recovered = p->job->met_ns != p->job->created_ns;
+    bool recovered = !seen->told && p->job->met_ns != p->job->created_ns;
 
     if (seen->told && !began_anew(seen, m))
         return;
-    *seen = (struct process_latency){.told = true};
+    *seen = (struct process_latency){.told = true, .source = m->source};
     if (!recovered)
         return;
     seen->ended = m->ended;
     memcpy(seen->bucket, m->bucket, sizeof(seen->bucket));
+}
+
+/* Returns whether @m counts. The program's word replaces what calls of a runtime seemed to say. */
+static bool take_source(struct process *p, const struct proto_latency *m)
+{
+    struct job *j = p->job;
+
+    if (j->latency.since_ns == 0)
+        j->latency.source = m->source;
+    if (j->latency.source == m->source)
+        return true;
+    if (m->source != PROTO_REQUESTS_TOLD)
+        return false;
+    j->latency = (struct job_latency){.source = PROTO_REQUESTS_TOLD};
+    for (struct process *q = j->processes; q; q = q->next)
+        latency_gone(q);
+    return true;
 }
 
 void latency_told(struct process *p, const struct proto_latency *m, uint64_t now_ns)
@@ -105,6 +121,8 @@ void latency_told(struct process *p, const struct proto_latency *m, uint64_t now
     struct job_latency *l = &p->job->latency;
     uint32_t most;
 
+    if (!take_source(p, m))
+        return;
     if (l->since_ns == 0)
         l->since_ns = l->moved_ns = now_ns;
     roll(p->job, now_ns);

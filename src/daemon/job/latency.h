@@ -7,23 +7,28 @@
 #pragma once
 
 #include "base/latency.h"
+#include "proto/proto.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct job;
 struct process;
-struct proto_latency;
 
 /* Part of each process: the agent's counts at its last message. */
 struct process_latency {
     bool told;
+    enum proto_requests source;
     uint64_t begun, ended;
     uint32_t bucket[LATENCY_BUCKETS];
 };
 
-/* Part of each job: what ended in the present second and in the one before. */
+/*
+ * Part of each job: what ended in the present second and in the one before. As soon as one of its
+ * processes tells requests, those that are calls of a runtime, of any process, are none.
+ */
 struct job_latency {
+    enum proto_requests source;
     uint64_t since_ns;  /* begin of the present second; 0: no request was told yet */
     uint64_t before_ns; /* length of the one before; 0: there is none */
     uint64_t moved_ns;  /* a request began or ended last */

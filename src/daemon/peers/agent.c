@@ -70,17 +70,26 @@ static int find_job(struct connection *connection, const struct proto_hello *hel
     return 0;
 }
 
+/* Calls of runtimes are taken for requests where there is a promise, and cost nothing elsewhere. */
+static bool wants_calls(const struct job *j)
+{
+    return j->asked.attributes.slo_us > 0;
+}
+
 static void send_welcome(struct connection *connection, const struct job *j)
 {
+    bool calls = wants_calls(j);
     union proto_message m;
 
-    proto_init(&m, PROTO_WELCOME, PROTO_FEATURES);
+    proto_init(&m, PROTO_WELCOME, PROTO_FEATURES | (calls ? PROTO_FEATURE_CALLS : 0));
     m.welcome.epoch = connection->daemon->epoch;
     m.welcome.lease_ms = DAEMON_LEASE_MS;
     m.welcome.heartbeat_ms = connection->daemon->heartbeat_ms;
     memcpy(m.welcome.job_id, j->id, sizeof(m.welcome.job_id));
     memcpy(m.welcome.job_name, j->name, sizeof(m.welcome.job_name));
-    connection_send(connection, &m);
+    connection->process->calls = calls;
+    if (connection_send(connection, &m) == -EAGAIN)
+        connection->process->calls = !calls; /* again at the next heartbeat */
 }
 
 /* An agent starts over after exec or a lost connection: its earlier reports are void. */
@@ -243,6 +252,8 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
     speed_heartbeat(p->job, now);
     apportion_heartbeat(p, now);
     send_lease(p);
+    if (p->connection && p->calls != wants_calls(p->job))
+        send_welcome(p->connection, p->job);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);
     if (allowance && p->job->confine->look_at_allowance(p->job))

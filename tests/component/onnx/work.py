@@ -2,12 +2,14 @@
 """A small program with ONNX Runtime: it computes, and each line of its stdin is a statement of Python that it runs in between.
 
     work.py [THREADS]                with a session of so many (0: ONNX Runtime's choice; 8); says "begun"
+    work.py serve                    computes nothing but what it is told
     work.py say EXPRESSION           says what it comes to
 """
 import ctypes  # noqa: F401 (for statements)
 import hashlib
 import os
 import pathlib
+import re
 import sys
 import threading
 import time
@@ -144,6 +146,46 @@ def side_by_side(sessions, steps):
     return results
 
 
+# ---- calls that the agent sees ----
+
+def seen():
+    """A method's function then has the one before it as its object, which stock's has not."""
+    return callable(onnxruntime.capi.onnxruntime_pybind11_state.InferenceSession.run.__self__)
+
+
+def timed(count, call):
+    """The shortest and the longest of so many calls, in microseconds."""
+    took = []
+    for _ in range(count):
+        began = time.perf_counter()
+        call()
+        took.append((time.perf_counter() - began) * 1e6)
+    return f"{min(took):.0f} {max(took):.0f}"
+
+
+def complaint(*words, **named):
+    """What is said of a call with these arguments."""
+    try:
+        main_session._sess.run(*words, **named)
+    except Exception as error:
+        return re.sub("0x[0-9a-f]+|\\s", "", f"{type(error)}{error}")
+
+
+def bind():
+    binding = main_session.io_binding()
+    binding.bind_cpu_input("x", main_inputs["x"])
+    binding.bind_output("y")
+    return binding
+
+
+class Inputs(dict):
+    """While the library reads them, the session runs with others."""
+
+    def items(self):
+        main_session.run(None, main_inputs)
+        return super().items()
+
+
 # ---- which threads take part ----
 
 def tasks():
@@ -178,12 +220,14 @@ def bound():
 
 def main():
     global main_session, main_inputs
-    main_session = session(int(sys.argv[1]) if len(sys.argv) > 1 else 8)
+    serves = sys.argv[1:] == ["serve"]
+    main_session = session(int(sys.argv[1]) if len(sys.argv) > 1 and not serves else 8)
     main_inputs = inputs(main_session, 0)
     say("begun")
     while goes_on(globals()):
-        main_session.run(None, main_inputs)
-        time.sleep(0)
+        if not serves:
+            main_session.run(None, main_inputs)
+        time.sleep(0.002 if serves else 0)
 
 
 if sys.argv[1:2] == ["say"]:

@@ -185,27 +185,37 @@ __attribute__((constructor)) static void begin_if_linked(void)
     errno = saved;
 }
 
-/* ---- the version: Python's main thread, between two bytecodes ---- */
+/* ---- Python's main thread, between two bytecodes ---- */
 
-static int read_version(void *arg)
+static void read_version(void)
+{
+    python_text("onnxruntime", "__version__", version, sizeof(version));
+    atomic_store(&versioned, true);
+    agent_notify();
+}
+
+static int at_safe_point(void *arg)
 {
     int saved = errno;
 
     (void)arg;
-    if (!atomic_load(&versioned) && python_prepare() && !python_imports("onnxruntime")) {
-        python_text("onnxruntime", "__version__", version, sizeof(version));
-        atomic_store(&versioned, true);
-        agent_notify();
+    if (python_prepare() && !python_imports("onnxruntime")) {
+        if (!atomic_load(&versioned))
+            read_version();
+        if (onnx_calls_python_due())
+            onnx_calls_see_python();
     }
     atomic_store(&asked, false);
     errno = saved;
     return 0;
 }
 
-static void ask_for_version(void)
+static void ask_for_safe_point(void)
 {
-    if (atomic_load(&in_python) && !atomic_load(&versioned) && !atomic_exchange(&asked, true) &&
-        !python_call_soon(read_version, NULL))
+    bool due = !atomic_load(&versioned) || onnx_calls_python_due();
+
+    if (atomic_load(&in_python) && due && !atomic_exchange(&asked, true) &&
+        !python_call_soon(at_safe_point, NULL))
         atomic_store(&asked, false);
 }
 
@@ -239,7 +249,7 @@ static void onnx_watch(uint64_t now_ns)
 {
     if (atomic_load(&onnx.quiet) && now_ns >= quiet_until_ns)
         atomic_store(&onnx.quiet, false);
-    ask_for_version();
+    ask_for_safe_point();
 }
 
 static void onnx_measure(struct proto_ack *ack)

@@ -119,6 +119,12 @@ uintptr_t onnx_entry(const struct onnx_copy *copy, enum onnx_function function);
 /* True if @body is what the pools' own parallel loops run. */
 bool onnx_is_loop(const struct onnx_copy *copy, const struct onnx_body *body);
 
+/* ---- onnx_calls.c ---- */
+
+/* Python's module is to be changed, at a safe point, so that its calls are seen. Control thread. */
+bool onnx_calls_python_due(void);
+void onnx_calls_see_python(void);
+
 /* ---- onnx_hooks.c ---- */
 
 /* The two entries get this. */
