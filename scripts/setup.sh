@@ -47,7 +47,7 @@ check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslur
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
     containernetworking-plugins $docker_packages"
 kube_packages="openssl iproute2"
-packages_packages="debhelper dh-python dpkg-dev lintian git xz-utils"
+packages_packages="debhelper dh-python dpkg-dev libslurm-dev lintian git xz-utils"
 check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
 slurm_packages="slurmctld slurmd slurm-client libslurm-dev munge iproute2 python3-pytest"
 site_packages="mkdocs-material mandoc"

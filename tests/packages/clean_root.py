@@ -37,16 +37,18 @@ class Root:
         self.path = pathlib.Path(folder)
         subprocess.run(["tar", "-C", self.path, "-xf", archive], check=True)
         shutil.copy("/etc/resolv.conf", self.path / "etc/resolv.conf")
-        script = ("mount -t proc proc proc && mount -t sysfs -o ro sysfs sys && mount -t tmpfs tmpfs dev/shm && mount -t tmpfs tmpfs run &&"
+        # pivot_root: a process inside may enter another mount namespace, which would lead out of a chroot.
+        script = ("mount --bind \"$1\" \"$1\" && cd \"$1\" && mount -t proc proc proc && mount -t sysfs -o ro sysfs sys &&"
+                  " mount -t tmpfs tmpfs dev/shm && mount -t tmpfs tmpfs run && pivot_root . mnt && cd / && umount -l /mnt &&"
                   " echo ready && exec sleep infinity")
         self.first = subprocess.Popen(["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation=private",
-                                       "sh", "-c", script], cwd=self.path, stdout=subprocess.PIPE, text=True)
+                                       "sh", "-c", script, "sh", self.path], stdout=subprocess.PIPE, text=True)
         assert self.first.stdout.readline() == "ready\n"
         children = pathlib.Path(f"/proc/{self.first.pid}/task/{self.first.pid}/children").read_text()
         self.pid = children.split()[0]
 
     def command(self, words):
-        return ["nsenter", "-t", self.pid, "--mount", "--pid", "chroot", self.path, "/usr/bin/env", "-i",
+        return ["nsenter", "-t", self.pid, "--mount", "--pid", "/usr/bin/env", "-i",
                 "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C.UTF-8",
                 "DEBIAN_FRONTEND=noninteractive", *words]
 

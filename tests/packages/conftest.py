@@ -11,7 +11,7 @@ import clean_root
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TIDE_PACKAGES") or ROOT / "build/packages").resolve()
 NAMES = ("threadtide", "libtide1", "libtide-dev", "python3-threadtide", "threadtide-docker", "threadtide-power",
-         "threadtide-hub", "tide-kube")
+         "threadtide-hub", "threadtide-slurm", "tide-kube")
 
 
 class Packages:

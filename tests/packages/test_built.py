@@ -48,7 +48,8 @@ def test_programs_are_hardened_and_the_agent_fits_into_any_process(packages, tmp
                 if not file.is_symlink() and file.read_bytes().startswith(b"\x7fELF")]
     assert {"tide", "tided", "tide-hub", "tide-power", "tide-kube", "tide-runc"} <= {file.name for file in programs}
     library, = folder.glob("usr/lib/*/libtide.so.1.*")
-    subprocess.run([ROOT / "scripts/check-hardening.sh", *programs, library], check=True)
+    plugin, = folder.glob("usr/lib/*/slurm-wlm/threadtide.so")
+    subprocess.run([ROOT / "scripts/check-hardening.sh", *programs, library, plugin], check=True)
     agent = folder / "usr/lib/threadtide/lib/x86_64-linux-gnu/libtide-agent.so"
     subprocess.run([ROOT / "scripts/check-hardening.sh", "--lazy", agent], check=True)
     subprocess.run([ROOT / "scripts/check-agent-elf.sh", agent], check=True)

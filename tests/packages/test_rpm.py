@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What dist/rpm/threadtide.spec makes of the tree, as far as Debian's rpm tells."""
+import re
 import shutil
 import subprocess
 
@@ -10,7 +11,7 @@ from conftest import BUILD, ROOT
 RPM = BUILD.with_name("rpm")
 pytestmark = pytest.mark.skipif(not shutil.which("rpm"), reason="needs rpm")
 NAMES = ("threadtide", "libtide", "libtide-devel", "python3-threadtide", "threadtide-docker", "threadtide-power",
-         "threadtide-hub", "tide-kube")
+         "threadtide-hub", "threadtide-slurm", "tide-kube")
 
 
 def query(name, *words):
@@ -54,3 +55,12 @@ def test_unpacked_its_program_says_the_version(tmp_path):
     assert said == f"tided {version}\n"
     for place in ("lib64", "lib"):  # of 64-bit programs there, and of 32-bit ones
         assert (tmp_path / "usr/lib/threadtide" / place / "libtide-agent.so").exists()
+
+
+def test_the_plugin_of_slurm_lies_where_fedoras_slurm_looks_and_needs_its_release():
+    needs = query("threadtide-slurm", "--requires")
+    major, minor = map(int, re.search(r"^slurm\(x86-64\) >= (\d+)\.(\d\d)$", needs, re.M).groups())
+    assert f"slurm(x86-64) < {major}.{minor + 1:02}\n" in needs
+    files = query("threadtide-slurm", "-l").split()
+    assert {"/usr/lib64/slurm/threadtide.so", "/usr/share/threadtide/slurm/plugstack.conf"} <= set(files)
+    assert query("threadtide-slurm", "--configfiles").split() == ["/etc/slurm/plugstack.conf.d/threadtide.conf"]
