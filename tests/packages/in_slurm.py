@@ -81,6 +81,12 @@ def test_two_users_jobs_on_the_same_cores_share_them(slurm, start, first):
     eventually(lambda: threads(slurm, "alice", first) == {f"slurm-{first}.0.0": 2})
 
 
+def test_a_new_version_leaves_running_tasks_alone_and_has_the_next_ones(slurm, first):
+    run("apt-get", "-qq", "-y", "install", *map(str, pathlib.Path("/packages/later").glob("*.deb")))
+    assert slurm.state(first) == "RUNNING" and threads(slurm, "alice", first) == {f"slurm-{first}.0.0": 2}
+    assert "LD_PRELOAD" in variables(slurm.srun("--malleable=1-2", "--nodelist=n2", "env"))
+
+
 def test_removed_it_leaves_jobs_running_and_slurm_as_it_was(slurm, first):
     run("apt-get", "-qq", "-y", "remove", "threadtide-slurm")
     assert not PLUGIN.exists() and SNIPPET.exists()

@@ -41,18 +41,21 @@ def test_without_slurms_headers_the_build_says_so_or_leaves_the_package_out(tmp_
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes root file systems")
-def test_with_debians_slurm_tasks_are_jobs_until_the_package_is_removed(archive, loop, packages, tmp_path):
+def test_with_debians_slurm_tasks_are_jobs_until_the_package_is_removed(archive, loop, packages, later, tmp_path):
     root = Root(archive, tmp_path)
     try:
         there = tmp_path / "packages"
         for file in ("tests/slurm/bed.py", "tests/packages/in_slurm.py", "debian/tests/slurm-option"):
             (there / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, there / file)
-        ours = [packages.files[name] for name in ("threadtide", "libtide1", "threadtide-slurm")]
-        for file in (loop, *ours):
-            shutil.copy(file, there)
+        names = ("threadtide", "libtide1", "threadtide-slurm")
+        shutil.copy(loop, there)
+        for made, to in ((packages, "first"), (later, "later")):
+            (there / to).mkdir()
+            for name in names:
+                shutil.copy(made.files[name], there / to)
         root.apt("install", "slurm-wlm", "iproute2", "python3-pytest")
-        root.apt("install", *(f"/packages/{file.name}" for file in ours))
+        root.apt("install", *(f"/packages/first/{packages.files[name].name}" for name in names))
         print(root("env", "TIDE_BUILD_DIR=/usr/bin", "python3", "-m", "pytest", "-v", "-x", "-p", "no:cacheprovider",
                    "--rootdir=/packages", "/packages/tests/packages/in_slurm.py"))
     finally:
