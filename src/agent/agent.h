@@ -161,6 +161,9 @@ void requests_end(uint64_t began_ns);
 bool requests_want_calls(void);
 uint64_t requests_call_begin(void);
 void requests_call_end(uint64_t began_ns);
+/* The same in two steps, where the call returns before it is answered, on any thread. */
+void requests_call_left(void);
+void requests_call_answered(uint64_t began_ns);
 
 /* Control thread. CLOCK_MONOTONIC from when on there is something to tell the daemon; UINT64_MAX:
  * nothing. */

@@ -63,6 +63,13 @@ def test_each_call_is_a_request_that_took_as_long(server, build_dir):
     server.end()
 
 
+def test_slow_calls_get_the_cores_of_another_job(run):  # noqa: F811
+    batch = run(TORCH_PYTHON, WORK, backend="onnxruntime")
+    server = run(TORCH_PYTHON, WORK, backend="onnxruntime", options=["--name", "server", "--slo", "p99=1ms", "--max", "8"])
+    batch.expect("begun"), server.expect("begun")
+    eventually(lambda: "its promise p99=1ms needs" in server.job()["reason"] and server.job()["target"] > 4 > batch.job()["target"])
+
+
 def test_results_and_errors_are_stocks(server):
     answers = ("' '.join([digests(main_session, 5), complaint(1), complaint(), complaint(['y'], main_inputs, nothing=1), "
                "complaint(['none'], main_inputs, None), ''.join(main_session._sess.run.__doc__.split()), main_session._sess.run.__name__])")
@@ -77,6 +84,9 @@ def test_a_call_that_fails_has_ended(server):
 
 
 def test_a_call_within_a_call_counts_once(server):
+    server.tell("import capi; c = capi.Session(layers())")
+    eventually(lambda: server.ask("c.seen()") == "True")
+    server.tell("Inputs.meanwhile = lambda self: (main_session.run(None, main_inputs), c.run(main_inputs['x']))")
     assert server.ask("len(main_session._sess.run(['y'], Inputs(main_inputs), None))") == "1"
     server.ask(f"len({RUN})")
     counts(server, 2)
@@ -101,15 +111,40 @@ def test_a_child_computes_and_its_parent_counts_on(server):
     eventually(lambda: 2 <= latency(server)["requests"] <= 5)  # the child's agent may hear of the promise too late
 
 
+def test_calls_of_the_c_api(server):
+    server.tell("import capi; c, array = capi.Session(layers()), main_inputs['x']")
+    eventually(lambda: server.ask("c.seen()") == "True")
+    want = server.ask("digest(main_session, 0)")
+    assert server.ask("c.run(array)", "c.run_async(array)", "c.run_bound(array)") == [want, "42", "1", want, "None"]
+    counts(server, 4)
+    assert latency(server)["p99_us"] is None or latency(server)["p99_us"] > 200
+    server.tell("failing, wrong = capi.Session(picking()), numpy.full(4096, 64, 'int64')")
+    assert server.ask("failing.fails(wrong)", "failing.fails(wrong, 'run_async')",  # by its answer, and at once
+                      "capi.Session(layers(), 1).fails(array, 'run_async')") == ["True"] * 3
+    counts(server, 7)
+    server.end()
+
+
+def test_a_second_library_is_not_read(server, tmp_path):
+    """The stubs of the first would call its functions."""
+    server.tell("import capi; c, array = capi.Session(layers()), main_inputs['x']")
+    eventually(lambda: server.ask("c.seen()") == "True")
+    server.tell(f"import shutil; capi.LIBRARY = shutil.copy(capi.LIBRARY, {str(tmp_path)!r}); d = capi.Session(layers())")
+    server.ask("time.sleep(0.5)")
+    assert server.ask("c.seen()", "d.seen()", "c.run(array) == d.run(array)") == ["True", "False", "True"]
+    counts(server, 1)
+
+
 def test_without_a_promise_the_module_is_not_touched(run):  # noqa: F811
     started = run(TORCH_PYTHON, WORK, "serve", backend="onnxruntime")
     started.expect("begun")
     started.ask(f"timed(3, lambda: {RUN})")
     started.shown()
-    assert started.ask("seen()") == "False" and started.job()["latency"] is None
+    started.tell("import capi; c = capi.Session(layers())")
+    assert started.ask("seen()") == started.ask("c.seen()") == "False" and started.job()["latency"] is None
     job = f"/v1/jobs/{started.job()['id']}"
     assert started.tided.api("PATCH", job, {"slo": "p99=50ms"})[0] == 200
-    eventually(lambda: started.ask("seen()") == "True")
+    eventually(lambda: started.ask("seen()") == started.ask("c.seen()") == "True")
     started.ask(f"timed(4, lambda: {RUN})")
     counts(started, 4)
     assert started.tided.api("PATCH", job, {"slo": None})[0] == 200

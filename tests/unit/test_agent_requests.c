@@ -335,6 +335,26 @@ static void a_call_within_a_call_is_none(void **state)
     assert_int_equal(m.bucket[latency_bucket(4 * NS_PER_MS)], 1);
 }
 
+static void a_call_that_returns_before_its_answer_is_in_flight_until_then(void **state)
+{
+    uint64_t first, second;
+    struct proto_latency m;
+
+    requests_wanted(true);
+    first = requests_call_begin();
+    requests_call_left();
+    second = requests_call_begin(); /* not within the first */
+    requests_call_left();
+    assert_int_equal(tell(true).begun, 2);
+    pass(7);
+    requests_call_answered(second);
+    requests_call_answered(first);
+    requests_call_answered(0);
+    m = tell(true);
+    assert_int_equal(m.ended, 2);
+    assert_int_equal(m.bucket[latency_bucket(7 * NS_PER_MS)], 2);
+}
+
 static void as_soon_as_the_program_tells_one_calls_are_none(void **state)
 {
     uint64_t warming, request;
@@ -423,6 +443,8 @@ int main(void)
         cmocka_unit_test_setup(no_request_is_lost_between_threads, setup),
         cmocka_unit_test_setup(calls_are_requests_where_the_daemon_wants_them, setup),
         cmocka_unit_test_setup(a_call_within_a_call_is_none, setup),
+        cmocka_unit_test_setup(a_call_that_returns_before_its_answer_is_in_flight_until_then,
+                               setup),
         cmocka_unit_test_setup(as_soon_as_the_program_tells_one_calls_are_none, setup),
         cmocka_unit_test_setup(the_programs_first_request_is_told_though_as_many_calls_have_ended,
                                setup),

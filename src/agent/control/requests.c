@@ -124,11 +124,21 @@ uint64_t requests_call_begin(void)
     return calls++ == 0 && requests_want_calls() ? begin(&requests.of[PROTO_REQUESTS_ONNX]) : 0;
 }
 
-void requests_call_end(uint64_t began_ns)
+void requests_call_left(void)
 {
     calls--;
+}
+
+void requests_call_answered(uint64_t began_ns)
+{
     if (began_ns)
         end(&requests.of[PROTO_REQUESTS_ONNX], began_ns);
+}
+
+void requests_call_end(uint64_t began_ns)
+{
+    requests_call_left();
+    requests_call_answered(began_ns);
 }
 
 /* ---- the control thread ---- */

@@ -179,10 +179,10 @@ def bind():
 
 
 class Inputs(dict):
-    """While the library reads them, the session runs with others."""
+    """While the library reads them, something else runs: meanwhile()."""
 
     def items(self):
-        main_session.run(None, main_inputs)
+        self.meanwhile()
         return super().items()
 
 

@@ -57,6 +57,20 @@ static bool is_library(const struct object *o)
     return o->dynamic && (is_module(o) || strncmp(object_file(o), LIBRARY, strlen(LIBRARY)) == 0);
 }
 
+bool onnx_is_library(const struct object *o)
+{
+    if (!is_library(o) || is_module(o))
+        return false;
+    for (unsigned i = 0; i < ONNX_COPIES_MAX; i++) {
+        const struct onnx_copy *copy = &onnx.copies[i];
+
+        if (copy->start == o->start && copy->end == o->end &&
+            slot_held(onnx_entry(copy, ONNX_RUN)) == (uintptr_t)onnx_run)
+            return true;
+    }
+    return false;
+}
+
 /* A place for the library; one that had been here and was unloaded gives its place back. */
 static struct onnx_copy *place_for(const struct object *o)
 {
@@ -132,9 +146,12 @@ static void read_name(const struct object *o)
 {
     const char *number = object_file(o) + strlen(LIBRARY);
 
-    if (is_module(o))
+    if (is_module(o)) {
         atomic_store(&in_python, true);
-    else if (*number == '.' && strchr(number + 1, '.') && !atomic_load(&versioned)) {
+        return;
+    }
+    atomic_store(&onnx.has_library, true);
+    if (*number == '.' && strchr(number + 1, '.') && !atomic_load(&versioned)) {
         snprintf(version, sizeof(version), "%s", number + 1);
         atomic_store(&versioned, true);
     }
@@ -250,6 +267,7 @@ static void onnx_watch(uint64_t now_ns)
     if (atomic_load(&onnx.quiet) && now_ns >= quiet_until_ns)
         atomic_store(&onnx.quiet, false);
     ask_for_safe_point();
+    onnx_calls_watch();
 }
 
 static void onnx_measure(struct proto_ack *ack)

@@ -66,6 +66,7 @@ struct onnx_state {
     _Atomic uint32_t target;  /* 0: none */
     _Atomic uint32_t own;     /* threads without a target; 0: as many as a pool has */
     _Atomic uint32_t largest; /* pool so far, its caller included; 0: none yet */
+    _Atomic bool has_library; /* with the C API */
     _Atomic bool quiet;       /* for a moment nobody spins, since fewer threads are wanted */
     _Atomic bool changed;     /* some pool's workers were told not to spin */
     _Atomic(void *) leader;   /* the one thread that has run loops since the last change */
@@ -104,6 +105,11 @@ static inline uint32_t onnx_help(uint32_t limit, uint32_t loops, uint32_t helper
 /* From now on loops have the threads that they ask for. Any thread; the first note stays. */
 void onnx_fix(const char *note);
 
+/* ---- onnx.c ---- */
+
+/* The library with the C API, and it has been loaded: our stubs for loops are in it. */
+bool onnx_is_library(const struct object *o);
+
 /* ---- onnx_class.c ---- */
 
 /*
@@ -116,6 +122,23 @@ bool onnx_find_class(const struct dl_phdr_info *info, struct onnx_copy *ret);
 /* The address of the entry for @function. */
 uintptr_t onnx_entry(const struct onnx_copy *copy, enum onnx_function function);
 
+/* Places in OrtApi, which only grows (onnxruntime_c_api.h). */
+enum onnx_api {
+    ONNX_API_RUN = 9,
+    ONNX_API_RUN_BOUND = 133,
+    ONNX_API_RUN_ASYNC = 260,
+    ONNX_API_MAX
+};
+
+/*
+ * The table of functions that programs in C, C++, Java and others call; 0: there is none, or it is
+ * not as expected. Control thread; @o has been loaded.
+ */
+uintptr_t onnx_find_api(const struct dl_phdr_info *info, const struct object *o);
+
+/* All of its functions are the library's own. */
+bool onnx_api_is_stock(const struct dl_phdr_info *info, uintptr_t table);
+
 /* True if @body is what the pools' own parallel loops run. */
 bool onnx_is_loop(const struct onnx_copy *copy, const struct onnx_body *body);
 
@@ -124,6 +147,9 @@ bool onnx_is_loop(const struct onnx_copy *copy, const struct onnx_body *body);
 /* Python's module is to be changed, at a safe point, so that its calls are seen. Control thread. */
 bool onnx_calls_python_due(void);
 void onnx_calls_see_python(void);
+
+/* Sees to it that calls of the C API are seen where they are wanted. Control thread. */
+void onnx_calls_watch(void);
 
 /* ---- onnx_hooks.c ---- */
 

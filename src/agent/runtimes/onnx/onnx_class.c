@@ -208,6 +208,49 @@ bool onnx_find_class(const struct dl_phdr_info *info, struct onnx_copy *ret)
     return true;
 }
 
+/* ---- the table of the C API ---- */
+
+/* OrtApiBase */
+struct api_base {
+    const void *(*get)(uint32_t version); /* all versions begin alike, and have one table */
+    const char *(*version)(void);
+};
+
+/* Both functions only return an address. */
+static uintptr_t ask_for_api(const struct dl_phdr_info *info, const struct range *r,
+                             const struct object *o)
+{
+    uintptr_t function = object_defines(o, "OrtGetApiBase");
+    const struct api_base *base;
+
+    if (!is_code(info, function))
+        return 0;
+    base = ((const struct api_base *(*)(void))pointer_to(function))();
+    if (!holds(r, (uintptr_t)base, sizeof(*base) / sizeof(uintptr_t)) ||
+        !is_code(info, (uintptr_t)base->get))
+        return 0;
+    return (uintptr_t)base->get(1);
+}
+
+uintptr_t onnx_find_api(const struct dl_phdr_info *info, const struct object *o)
+{
+    uintptr_t table;
+    struct range r;
+
+    if (!find_range(info, &r) || (table = ask_for_api(info, &r, o)) == 0 ||
+        !holds(&r, table, ONNX_API_MAX))
+        return 0;
+    return table;
+}
+
+bool onnx_api_is_stock(const struct dl_phdr_info *info, uintptr_t table)
+{
+    for (unsigned i = 0; i < ONNX_API_MAX; i++)
+        if (!is_code(info, slot_held(table + i * sizeof(uintptr_t))))
+            return false;
+    return true;
+}
+
 /* ---- the first call of a stub ---- */
 
 static bool is_in(const struct onnx_copy *copy, uintptr_t address)
