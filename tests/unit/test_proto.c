@@ -140,6 +140,7 @@ static const struct number numbers[] = {
     NUMBER(PROTO_ACK, ack, status, PROTO_ACK_STATUS_MAX - 1),
     NUMBER(PROTO_HEARTBEAT, heartbeat, source, PROTO_SOURCE_MAX - 1),
     NUMBER(PROTO_LATENCY, latency, most_in_flight, PROTO_IN_FLIGHT_MAX),
+    NUMBER(PROTO_LATENCY, latency, source, PROTO_REQUESTS_MAX - 1),
     NUMBER(PROTO_LOCAL, local, source, PROTO_SOURCE_MAX - 1),
     NUMBER(PROTO_LOCAL, local, intra, PROTO_THREADS_MAX),
     NUMBER(PROTO_LOCAL, local, inter, PROTO_THREADS_MAX),
