@@ -162,7 +162,8 @@ struct proto_heartbeat {
 /* Where requests come from. */
 enum proto_requests {
     PROTO_REQUESTS_TOLD, /* by the program */
-    PROTO_REQUESTS_ONNX, /* calls of ONNX Runtime; only with PROTO_FEATURE_CALLS */
+    PROTO_REQUESTS_ONNX, /* calls of ONNX Runtime; only with PROTO_FEATURE_CALLS; a further source
+                            needs a feature of its own, as an unknown one ends the connection */
     PROTO_REQUESTS_MAX
 };
 

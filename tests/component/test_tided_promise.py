@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -313,6 +314,23 @@ def test_metrics_tell_requests_and_how_the_promise_is_kept(server, batch, tided)
     assert 'tide_job_promise_seconds{job="j1",name="server",quantile="0.99"} 0.05' in text
     assert 'tide_job_promise_judged_seconds_total{job="j1",name="server",kept="no"}' in text
     assert 'tide_job_requests_in_flight{job="j1",name="server"} 1' in text and 'name="batch",quantile' not in text
+
+
+def test_a_promise_that_is_given_to_a_running_job_repeats_no_order_of_its_program(tide):
+    """The agent is welcomed once more, as calls of runtimes are wanted now."""
+    queue = Queue(tide)
+    queue.start("--cpus", "0-2", "--policy", "equal")
+    try:
+        process = tide.start_pool("pool")
+        tide.wait(lambda: queue.job("pool")["target"] == 3)
+        subprocess.run(["/bin/kill", "-s", "RTMIN+7", "-q", "3", str(process.pid)], check=True)
+        tide.wait(lambda: queue.job("pool")["pinned"] == 3)
+        assert tide("set", "pool", "--auto").returncode == 0
+        assert tide("set", "pool", "--slo", "p99=50ms").returncode == 0
+        time.sleep(0.8)  # three heartbeats
+        assert (queue.job("pool")["pinned"], queue.job("pool")["target"]) == (None, 3)
+    finally:
+        queue.end()
 
 
 PROGRAM = """

@@ -7,7 +7,7 @@ export interface Session { server: "machine" | "hub" | "cluster"; user: string |
 export interface Progress { done: number; total: number; unit: string; rate: number }
 
 /** Requests that a server tells; null: it tells none. */
-export interface Latency { promise_us: number | null; p99_us: number | null; rate: number; in_flight: number; kept: number | null }
+export interface Latency { source: string; promise_us: number | null; p99_us: number | null; rate: number; in_flight: number; kept: number | null }
 
 export interface Job {
   id: string; name: string; owner: string;

@@ -152,7 +152,8 @@ export class MachinePage implements Page {
   /** Of a server with a promise: what its requests take, and how often they kept it. */
   private updateLatency(p: RowParts, latency: Latency, promise_us: number): void {
     p.bar.hidden = true;
-    setText(p.done, `p99 ${latency.p99_us === null ? UNKNOWN : figure(latency.p99_us / 1000)} of ${figure(promise_us / 1000)} ms`);
+    const mark = latency.source === "told" ? "" : "~"; // estimated from calls of a runtime
+    setText(p.done, `p99 ${latency.p99_us === null ? UNKNOWN : mark + figure(latency.p99_us / 1000)} of ${figure(promise_us / 1000)} ms`);
     const kept = latency.kept === null ? "" : `kept ${(100 * latency.kept).toFixed(1)} %`;
     setText(p.rate, [`${number(latency.rate)} requests/s`, kept].filter(Boolean).join(" · "));
   }

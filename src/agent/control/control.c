@@ -102,6 +102,7 @@ static void hang_up(uint64_t now_ns)
     control.ack_pending = false;
     control.next_connect_ns = now_ns + RECONNECT_NS;
     memset(control.described, 0, sizeof(control.described));
+    requests_wanted(false);
     core_daemon_gone();
 }
 
@@ -355,6 +356,8 @@ static uint64_t clamp_ms(uint32_t ms)
 
 static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
 {
+    bool again = control.welcomed && w->epoch == control.epoch; /* it knows what it was told */
+
     control.welcomed = true;
     control.features = w->h.cookie;
     control.epoch = w->epoch;
@@ -362,8 +365,10 @@ static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
     control.heartbeat_ns = clamp_ms(w->heartbeat_ms);
     memcpy(agent_config.job_id, w->job_id, sizeof(agent_config.job_id));
     memcpy(agent_config.job_name, w->job_name, sizeof(agent_config.job_name));
-    core_local_again();
-    requests_untold();
+    if (!again) {
+        core_local_again();
+        requests_untold();
+    }
     requests_wanted(control.features & PROTO_FEATURE_CALLS);
     send_backends(now_ns);
     send_heartbeat(now_ns);

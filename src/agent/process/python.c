@@ -253,8 +253,7 @@ struct definition {
 
 #define FASTCALL_KEYWORDS (0x80 | 0x02) /* METH_FASTCALL | METH_KEYWORDS: since Python 3.7 */
 
-/* What a method made by pybind11 consists of: a built-in function, and what makes a method of it.
- */
+/* Types of the two objects of a method made by pybind11: a built-in function, and its wrapper. */
 static struct {
     void *function_type, *method_type;
     void *(*type_of)(void *object);

@@ -214,6 +214,7 @@ struct job_promise {
     uint32_t threads; /* that it shall have, more than its share where others yield; 0: its share */
     uint32_t yields_to; /* number of the job whose promise lowers this one's weight; 0: none */
     bool alone;         /* no other job could use what it does not */
+    uint32_t source;    /* of the requests that the rest was learnt from */
     uint32_t has;       /* cores in place */
     uint32_t in_flight; /* requests at the last look */
     uint64_t looked_ns;

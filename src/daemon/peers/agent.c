@@ -70,10 +70,15 @@ static int find_job(struct connection *connection, const struct proto_hello *hel
     return 0;
 }
 
-/* Calls of runtimes are taken for requests where there is a promise, and cost nothing elsewhere. */
+/*
+ * Calls of runtimes are taken for requests where there is a promise and no process of the job tells
+ * any; they cost nothing elsewhere.
+ */
 static bool wants_calls(const struct job *j)
 {
-    return j->asked.attributes.slo_us > 0;
+    bool told = j->latency.since_ns && j->latency.source == PROTO_REQUESTS_TOLD;
+
+    return j->asked.attributes.slo_us > 0 && !told;
 }
 
 static void send_welcome(struct connection *connection, const struct job *j)

@@ -229,6 +229,7 @@ static void begin_anew(struct job *j)
                                       .own = j->promise.own,
                                       .threads = j->promise.threads,
                                       .yields_to = j->promise.yields_to,
+                                      .source = j->latency.source,
                                       .alone = j->promise.alone};
     latency_judge_anew(j);
 }
@@ -240,7 +241,7 @@ static void look(struct job *j, uint64_t now)
     struct latency_window w;
     struct promise_look look;
 
-    if (p->slo_us != j->asked.attributes.slo_us)
+    if (p->slo_us != j->asked.attributes.slo_us || p->source != j->latency.source)
         begin_anew(j);
     p->looked_ns = now;
     if (p->slo_us == 0 || p->room == 0 || !latency_look(j, now, &w)) {

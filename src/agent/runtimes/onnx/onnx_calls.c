@@ -18,6 +18,8 @@
 static const char *const methods[] = {"run", "run_with_iobinding", "run_with_ort_values",
                                       "run_with_ortvaluevector"};
 
+#define TRIES 1200 /* at ten a second: an import that takes longer has failed */
+
 static _Atomic bool tried_python;
 
 static void *run_in_python(void *original, void *const *args, ptrdiff_t n, void *names)
@@ -37,8 +39,13 @@ bool onnx_calls_python_due(void)
 
 void onnx_calls_see_python(void)
 {
-    if (!python_has_module(MODULE))
-        return; /* it is being imported */
+    static unsigned tries;
+
+    if (!python_has_module(MODULE)) { /* it is being imported */
+        if (++tries == TRIES)
+            atomic_store(&tried_python, true);
+        return;
+    }
     atomic_store(&tried_python, true);
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         python_replace(MODULE, TYPE, methods[i], run_in_python);
@@ -54,7 +61,7 @@ typedef void *(*run_async_fn)(void *session, const void *options, const void *na
                               const void *inputs, size_t n_inputs, const void *output_names,
                               size_t n_outputs, void *outputs, answer_fn answer, void *arg);
 
-/* What the table of the one library held that has the stubs. */
+/* Entries of the table before the stubs. */
 static struct {
     run_fn run;
     run_bound_fn run_bound;
@@ -81,19 +88,40 @@ static void *run_bound(void *session, const void *options, const void *binding)
     return status;
 }
 
+/* A call with two owners: the thread that asked, and the one that answers, perhaps earlier. */
 struct asked {
+    _Atomic unsigned owners;
+    _Atomic bool ended;
     answer_fn answer;
     void *arg;
     uint64_t began_ns;
 };
 
+/* Returns whether it had not ended. */
+static bool end(struct asked *asked)
+{
+    bool first = !atomic_exchange(&asked->ended, true);
+
+    if (first)
+        requests_call_answered(asked->began_ns);
+    return first;
+}
+
+static void drop(struct asked *asked)
+{
+    if (atomic_fetch_sub(&asked->owners, 1) == 1)
+        free(asked);
+}
+
 static void answered(void *arg, void **outputs, size_t n_outputs, void *status)
 {
-    struct asked asked = *(struct asked *)arg;
+    struct asked *asked = arg;
+    answer_fn answer = asked->answer;
+    void *programs = asked->arg;
 
-    free(arg);
-    requests_call_answered(asked.began_ns);
-    asked.answer(asked.arg, outputs, n_outputs, status);
+    end(asked);
+    drop(asked);
+    answer(programs, outputs, n_outputs, status);
 }
 
 static void *run_async(void *session, const void *options, const void *names, const void *inputs,
@@ -106,14 +134,14 @@ static void *run_async(void *session, const void *options, const void *names, co
     if (!asked)
         return real.run_async(session, options, names, inputs, n_inputs, output_names, n_outputs,
                               outputs, answer, arg);
-    *asked = (struct asked){answer, arg, requests_call_begin()};
+    *asked = (struct asked){2, false, answer, arg, requests_call_begin()};
     status = real.run_async(session, options, names, inputs, n_inputs, output_names, n_outputs,
                             outputs, answered, asked);
     requests_call_left();
-    if (status) { /* nobody will answer */
-        requests_call_answered(asked->began_ns);
-        free(asked);
-    }
+    if (status &&
+        end(asked)) /* nobody will answer; else the answer itself has failed, in this call */
+        drop(asked);
+    drop(asked);
     return status;
 }
 
@@ -130,52 +158,49 @@ static uintptr_t table_of(struct dl_phdr_info *info, struct object *ret_object)
     return onnx_is_library(ret_object) ? onnx_find_api(info, ret_object) : 0;
 }
 
-static int find_stubs(struct dl_phdr_info *info, size_t size, void *arg)
-{
-    bool *found = arg;
-    struct object o;
-    uintptr_t table = table_of(info, &o);
+enum stubs { STUBS_NOWHERE, STUBS_AWAITED, STUBS_PUT, STUBS_NEVER };
 
-    (void)size;
-    *found = table && slot_held(entry(table, ONNX_API_RUN)) == (uintptr_t)run;
-    return *found;
-}
-
-/* The first library's. A second one's would need stubs of its own, and is not read. */
+/*
+ * In the first library of the process. A second one's would need stubs of its own, and is not read;
+ * nor is the first one once it was unloaded and comes again.
+ */
 static int put_stubs(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    bool *put = arg;
+    enum stubs *stubs = arg;
     struct object o;
     uintptr_t table = table_of(info, &o);
 
     (void)size;
-    if (!table || !onnx_api_is_stock(info, table))
+    if (!table)
         return 0;
+    *stubs = STUBS_NEVER;
+    if (!onnx_api_is_stock(info, table))
+        return 1;
     real.run = (run_fn)pointer_to(slot_held(entry(table, ONNX_API_RUN)));
     real.run_bound = (run_bound_fn)pointer_to(slot_held(entry(table, ONNX_API_RUN_BOUND)));
     real.run_async = (run_async_fn)pointer_to(slot_held(entry(table, ONNX_API_RUN_ASYNC)));
-    *put = slot_write(&o, entry(table, ONNX_API_RUN), (uintptr_t)run);
-    if (*put) { /* else ld.so is not done: again in a moment */
-        slot_write(&o, entry(table, ONNX_API_RUN_BOUND), (uintptr_t)run_bound);
-        slot_write(&o, entry(table, ONNX_API_RUN_ASYNC), (uintptr_t)run_async);
-    }
+    if (slot_write(&o, entry(table, ONNX_API_RUN_BOUND), (uintptr_t)run_bound) &&
+        slot_write(&o, entry(table, ONNX_API_RUN_ASYNC), (uintptr_t)run_async) &&
+        slot_write(&o, entry(table, ONNX_API_RUN), (uintptr_t)run))
+        *stubs = STUBS_PUT;
+    else if (slot_held(entry(table, ONNX_API_RUN_BOUND)) != (uintptr_t)run_bound)
+        *stubs = STUBS_AWAITED; /* ld.so is not done: again in a moment */
     return 1;
 }
 
 void onnx_calls_watch(void)
 {
-    static uint64_t done; /* objects_loaded() when the stubs were there */
+    static enum stubs stubs;
+    static uint64_t looked; /* objects_loaded() when no table was found */
     uint64_t loaded;
-    bool there = false;
 
-    if (!atomic_load(&onnx.has_library) || atomic_load(&onnx.may) != ONNX_FREE ||
-        !requests_want_calls())
+    if (stubs == STUBS_PUT || stubs == STUBS_NEVER || !atomic_load(&onnx.has_library) ||
+        atomic_load(&onnx.may) != ONNX_FREE || !requests_want_calls())
         return;
     loaded = objects_loaded();
-    if (loaded == done || !each_object(find_stubs, &there))
+    if (loaded == looked)
         return;
-    if (!there)
-        each_object(put_stubs, &there);
-    if (there)
-        done = loaded;
+    stubs = STUBS_NOWHERE;
+    if (each_object(put_stubs, &stubs) && stubs == STUBS_NOWHERE)
+        looked = loaded;
 }
