@@ -219,6 +219,7 @@ void actuate_release(struct job *j)
     for (struct process *p = j->processes; p; p = p->next)
         p->moved = 0;
     j->placed.weight = 0; /* none yet: to be written again */
+    j->placed.yields = false;
     j->placed.quota_mcpu = CGROUP_NO_QUOTA;
     j->placed.unfenceable = j->placed.quota_failed = false;
     j->placed.freezer = (struct freezer){0}; /* the control group was removed */
@@ -250,6 +251,25 @@ static int set_cores(struct job *j, const struct cpuset *cores)
 
 /* ---- weight, quota ---- */
 
+/*
+ * The weight, and whether others interrupt it at once: a weight alone gives it its part in the long
+ * run, but newer kernels let whoever runs finish its slice of some milliseconds first. A kernel
+ * that cannot do that has the weight.
+ */
+static int weigh(const struct job *j, const char *name, uint32_t weight, bool yields,
+                 struct error *err)
+{
+    const struct cgroup *cg = j->daemon->cgroup;
+    int r;
+
+    if (j->placed.yields) /* the kernel takes no weight meanwhile */
+        cgroup_set_idle(cg, name, false, NULL);
+    r = cgroup_set_weight(cg, name, weight, err);
+    if (r == 0 && yields)
+        cgroup_set_idle(cg, name, true, NULL);
+    return r;
+}
+
 static void set_weight(struct job *j, uint32_t weight)
 {
     struct daemon *d = j->daemon;
@@ -271,7 +291,8 @@ static void set_weight(struct job *j, uint32_t weight)
     if (r < 0)
         error_set(&err, r, "cannot write the weight: %s", strerror(-r));
     else
-        r = cgroup_set_weight(d->cgroup, name, weight, &err);
+        r = weigh(j, name, weight, j->wanted.yields, &err);
+    j->placed.yields = j->wanted.yields;
     if (r < 0)
         set_note(j, err.text);
 }

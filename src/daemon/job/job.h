@@ -190,6 +190,7 @@ struct job_wanted {
     struct cpuset cores; /* empty: no fence */
     uint32_t weight;     /* of a control group; usual: CGROUP_WEIGHT_STD */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */
+    bool yields;         /* others are to interrupt it at once, besides its small weight */
     bool overlaps;       /* no core was left: it shares those that others have for themselves */
 
     struct threads threads_before; /* at the last decision */
@@ -236,6 +237,7 @@ struct job_program {
 struct job_placed {
     struct cpuset cores; /* empty: no fence */
     uint32_t weight;     /* 0: to be written again */
+    bool yields;         /* asked of its control group */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */
     unsigned groups;     /* enum cgroup_controllers with a group of the job's */
     struct freezer freezer;

@@ -443,6 +443,7 @@ static void want_limits(struct job *j)
     uint32_t cores = j->wanted.share ? j->wanted.share : 1;
 
     j->wanted.weight = users_weight(j, cores);
+    j->wanted.yields = false;
     j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
     if (j->asked.attributes.placement == PLACEMENT_QUOTA && j->confine->can_limit(j) &&
         j->wanted.share)

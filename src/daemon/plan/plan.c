@@ -294,7 +294,9 @@ void plan_finish(struct daemon *d)
 
     cpuset_zero(&held);
     for (struct job *j = d->jobs->first; j; j = j->next) {
-        if (j->confine->can_limit(j) && j->wanted.weight != j->placed.weight) {
+        bool yields = j->wanted.yields != j->placed.yields && !j->confine->is_remote;
+
+        if (j->confine->can_limit(j) && (j->wanted.weight != j->placed.weight || yields)) {
             j->confine->set_weight(j, j->wanted.weight);
             failpoint(FAILPOINT_WEIGHT_SET);
         }

@@ -200,6 +200,7 @@ void promises_weigh(struct daemon *d)
         if (!server || in_force(server) == 0)
             continue;
         yielded = smaller(yielded, CGROUP_WEIGHT_MAX - server->wanted.weight);
+        k->wanted.yields = true;
         k->wanted.weight -= (uint32_t)yielded;
         server->wanted.weight += (uint32_t)yielded;
     }

@@ -178,6 +178,9 @@ int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, s
 /* Each: 0, -ENOTSUP (no such controller), -ERANGE, -EIO (the kernel holds another value), … */
 int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight,
                       struct error *err);
+/* Whether its processes run only where nobody else wants to, and are interrupted at once by who
+ * does; -ENOTSUP before Linux 5.15. While they do, its weight cannot be set. */
+int cgroup_set_idle(const struct cgroup *cg, const char *name, bool idle, struct error *err);
 int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err);
 int cgroup_set_cpus(const struct cgroup *cg, const char *name, const struct cpuset *cpus,
                     struct error *err);

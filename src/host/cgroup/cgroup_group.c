@@ -424,6 +424,21 @@ int cgroup_set_weight(const struct cgroup *cg, const char *name, uint32_t weight
     return r < 0 ? explain(err, r, "set the weight of", dir) : 0;
 }
 
+int cgroup_set_idle(const struct cgroup *cg, const char *name, bool idle, struct error *err)
+{
+    char dir[FILE_PATH_MAX], path[FILE_PATH_MAX];
+    int r = group_dir(&cg->cpu, name, dir, sizeof(dir), err);
+
+    if (r < 0)
+        return r;
+    r = file_path(path, sizeof(path), "%s/cpu.idle", dir);
+    if (r == 0)
+        r = file_write(cg->root, path, idle ? "1" : "0");
+    if (r == -ENOENT)
+        r = -ENOTSUP;
+    return r < 0 ? explain(err, r, idle ? "let others go before" : "end the idling of", dir) : 0;
+}
+
 int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err)
 {
     char dir[FILE_PATH_MAX], path[FILE_PATH_MAX], text[16];
