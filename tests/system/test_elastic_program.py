@@ -283,7 +283,7 @@ def test_steps_and_batches_that_an_error_left_undone_are_the_next(bed, capfd):
     numbers = [bed.done(step, batch).tolist() for _ in range(2)]
     assert numbers == [[2.0], [3.0]]  # an entry for each example of the batch
     assert coordinator.step == before + 4 and weight.numpy() == -1111.0
-    assert "restarted" not in capfd.readouterr().err
+    assert "restarted after" not in capfd.readouterr().err
 
 
 def test_what_a_step_returns_and_what_it_had_better_not_do(bed, capfd, monkeypatch):
