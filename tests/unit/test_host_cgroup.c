@@ -421,6 +421,7 @@ static void only_names_of_a_daemons_groups_are_taken(void **state)
         assert_int_equal(cgroup_remove(cg, bad[i], &err), -EINVAL);
         assert_int_equal(cgroup_move(cg, bad[i], CGROUP_CPU, 18, &err), -EINVAL);
         assert_int_equal(cgroup_set_weight(cg, bad[i], 100, &err), -EINVAL);
+        assert_int_equal(cgroup_set_idle(cg, bad[i], true, &err), -EINVAL);
         assert_int_equal(cgroup_set_cpus(cg, bad[i], &cpus, &err), -EINVAL);
         assert_int_equal(cgroup_set_quota(cg, bad[i], 100, &err), -EINVAL);
     }
@@ -456,6 +457,12 @@ static void v2_groups_get_weight_cpus_and_quota(void **state)
     assert_int_equal(settings.weight, 250);
     assert_int_equal(settings.quota_mcpu, 1500);
     assert_true(cpuset_equal(&settings.cpus, &cpus));
+    assert_int_equal(cgroup_set_idle(cg, "tide-0-1/j1", true, &err), -ENOTSUP);
+    tree_write(&tree, V2 "tide-0-1/j1/cpu.idle", "0");
+    assert_int_equal(cgroup_set_idle(cg, "tide-0-1/j1", true, &err), 0);
+    assert_file(&tree, V2 "tide-0-1/j1/cpu.idle", "1");
+    assert_int_equal(cgroup_set_idle(cg, "tide-0-1/j1", false, NULL), 0);
+    assert_file(&tree, V2 "tide-0-1/j1/cpu.idle", "0");
     assert_int_equal(cgroup_set_weight(cg, "tide-0-1/j1", 0, &err), -ERANGE);
     assert_int_equal(cgroup_set_weight(cg, "tide-0-1/j1", 10001, &err), -ERANGE);
     assert_int_equal(cgroup_set_quota(cg, "tide-0-1/j1", CGROUP_QUOTA_MIN - 1, &err), -ERANGE);
