@@ -345,8 +345,8 @@ def test_a_power_limit_leaves_out_what_it_does_not_reach(limited):
     for _ in range(20):  # also between ticks, when readings are of shorter times
         limits.append(number(limit))
         time.sleep(0.2)
-    # One reading may fall between the tree's writes of its two counters, when its thread waits for a core.
-    assert len([uw for uw in limits if not 31_000_000 < uw < 37_000_000]) <= 2, limits
+    # One reading may fall between the tree's writes of its two counters, when its thread waits for a core; it lasts a second.
+    assert len({uw for uw in limits if not 31_000_000 < uw < 37_000_000}) <= 1, limits
 
 
 @needs_root
