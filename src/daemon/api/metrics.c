@@ -7,8 +7,8 @@
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
+#include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
-#include "daemon/plan/idle.h"
 #include "daemon/record/history.h"
 #include "host/proc/file.h"
 
@@ -77,7 +77,7 @@ static void put_threads(FILE *f, const struct job *j)
     } rows[] = {{"target", job_target(j)},
                 {"active", job_active(j)},
                 {"max", job_max(j)},
-                {"extra", idle_extra(j)}};
+                {"extra", beyond_extra(j)}};
 
     for (unsigned i = 0; i < ARRAY_LEN(rows); i++) {
         put_job(f, "tide_job_threads", j);

@@ -8,8 +8,8 @@
 #include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/job.h"
+#include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
-#include "daemon/plan/idle.h"
 #include "daemon/plan/promises.h"
 #include "daemon/record/shown.h"
 #include "daemon/record/store.h"
@@ -175,9 +175,9 @@ static json_t *view_note(const struct job *j)
 
 static json_t *view_reason(const struct job *j)
 {
-    char text[IDLE_REASON_MAX];
+    char text[BEYOND_REASON_MAX];
 
-    idle_reason(j, text);
+    beyond_reason(j, text);
     return shown_text(text);
 }
 
@@ -227,7 +227,7 @@ json_t *view_job(const struct job *j, const struct caller *who)
         (int)job_malleable(j), "sized", number_or_null(j->asked.sized), "adopted", (int)j->adopted,
         "kept", (int)j->asked.kept, "pinned", number_or_null(j->asked.pinned.intra), "pinned_by",
         view_pinned_by(j), "lent", number(j->asked.lent), "borrowed", number(j->wanted.borrowed),
-        "extra", number(idle_extra(j)), "place", number_or_null(j->wanted.place), "backends",
+        "extra", number(beyond_extra(j)), "place", number_or_null(j->wanted.place), "backends",
         view_backends(j), "split", view_split(j), "progress", view_progress(j), "latency",
         view_latency(j), "reason", view_reason(j), "note", view_note(j), "signal",
         number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);

@@ -256,16 +256,15 @@ static int set_cores(struct job *j, const struct cpuset *cores)
  * run, but newer kernels let whoever runs finish its slice of some milliseconds first. A kernel
  * that cannot do that has the weight.
  */
-static int weigh(const struct job *j, const char *name, uint32_t weight, bool yields,
-                 struct error *err)
+static int weigh(const struct job *j, const char *name, bool yielded, struct error *err)
 {
     const struct cgroup *cg = j->daemon->cgroup;
     int r;
 
-    if (j->placed.yields) /* the kernel takes no weight meanwhile */
+    if (yielded) /* the kernel takes no weight meanwhile */
         cgroup_set_idle(cg, name, false, NULL);
-    r = cgroup_set_weight(cg, name, weight, err);
-    if (r == 0 && yields)
+    r = cgroup_set_weight(cg, name, j->placed.weight, err);
+    if (r == 0 && j->placed.yields)
         cgroup_set_idle(cg, name, true, NULL);
     return r;
 }
@@ -275,9 +274,11 @@ static void set_weight(struct job *j, uint32_t weight)
     struct daemon *d = j->daemon;
     struct error err = {0};
     char name[CGROUP_NAME_MAX];
+    bool yielded = j->placed.yields;
     int r;
 
     j->placed.weight = weight; /* also on failure: the note says why, and no retry helps */
+    j->placed.yields = j->wanted.yields;
     if (!d->weights)
         return;
     if (enter_group(j, CGROUP_CPU) < 0) {
@@ -291,8 +292,7 @@ static void set_weight(struct job *j, uint32_t weight)
     if (r < 0)
         error_set(&err, r, "cannot write the weight: %s", strerror(-r));
     else
-        r = weigh(j, name, weight, j->wanted.yields, &err);
-    j->placed.yields = j->wanted.yields;
+        r = weigh(j, name, yielded, &err);
     if (r < 0)
         set_note(j, err.text);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Threads of a job beyond its share: lent by idle.c, or given by its promise of latency
- * (promises.c), never both. Reads the job alone. Called by decision.c, idle.c and promises.c.
+ * (promises.c), never both. Only reads. Called by decision.c, idle.c, promises.c, view.c and
+ * chronicle.c.
  */
 #pragma once
 
@@ -18,3 +19,13 @@ uint32_t beyond_by_promise(const struct job *j);
 
 /* Threads that it is lent; none while its promise gives it some. */
 uint32_t beyond_lent(const struct job *j);
+
+/* Those lent ones that it has now. */
+uint32_t beyond_extra(const struct job *j);
+
+/* The job whose promise gives it threads now, which lower this one's weight; or NULL. */
+struct job *beyond_yields_to(const struct job *j);
+
+/* The policy's reason for the job's share, the threads beyond it, and to whom it yields. */
+#define BEYOND_REASON_MAX 256
+void beyond_reason(const struct job *j, char ret_reason[BEYOND_REASON_MAX]);

@@ -9,7 +9,6 @@
 #include "daemon/plan/decision.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
-#include "daemon/plan/promises.h"
 #include "daemon/plan/users.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
@@ -47,23 +46,6 @@ struct idle {
     uint32_t *tables;
     struct policy_curve *curves;
 };
-
-uint32_t idle_extra(const struct job *j)
-{
-    return j->wanted.threads.intra > j->wanted.share ? beyond_lent(j) : 0;
-}
-
-void idle_reason(const struct job *j, char ret_reason[IDLE_REASON_MAX])
-{
-    size_t len = (size_t)snprintf(ret_reason, IDLE_REASON_MAX, "%s", j->wanted.reason);
-    const struct job *server = promises_yields_to(j);
-
-    if (idle_extra(j))
-        snprintf(ret_reason + len, IDLE_REASON_MAX - len, "; +%u from idle cores", idle_extra(j));
-    else if (server)
-        snprintf(ret_reason + len, IDLE_REASON_MAX - len, "; yields to %s for its promise",
-                 server->name);
-}
 
 /* ---- storage ---- */
 

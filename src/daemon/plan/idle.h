@@ -12,7 +12,6 @@
 
 struct daemon;
 struct idle;
-struct job;
 
 /* Returns 0 or -errno. */
 int idle_new(struct daemon *d, struct idle **ret);
@@ -20,10 +19,3 @@ struct idle *idle_free(struct idle *i); /* takes NULL, returns NULL */
 
 /* Once a second: begins to look where some job uses its share and could use more. */
 void idle_tick(struct idle *i);
-
-/* Extra threads that the job has now. */
-uint32_t idle_extra(const struct job *j);
-
-/* The policy's reason for the job's share, the threads beyond it, and to whom it yields. */
-#define IDLE_REASON_MAX 256
-void idle_reason(const struct job *j, char ret_reason[IDLE_REASON_MAX]);

@@ -30,14 +30,6 @@ static uint32_t in_force(const struct job *j)
     return j->wanted.threads.intra > j->wanted.share ? beyond_by_promise(j) : 0;
 }
 
-const struct job *promises_yields_to(const struct job *j)
-{
-    const struct job *server =
-        j->promise.yields_to ? job_of_number(j->daemon, j->promise.yields_to) : NULL;
-
-    return server && in_force(server) ? server : NULL;
-}
-
 const char *promises_text(const struct job *j, char buf[PROMISES_TEXT_MAX])
 {
     char promise[PROMISE_TEXT_MAX], shared[48] = "";
@@ -195,9 +187,9 @@ void promises_weigh(struct daemon *d)
 {
     for (struct job *k = d->jobs->first; k; k = k->next) {
         int64_t yielded = k->wanted.weight - larger(k->wanted.weight / YIELDS, CGROUP_WEIGHT_MIN);
-        struct job *server = k->promise.yields_to ? job_of_number(d, k->promise.yields_to) : NULL;
+        struct job *server = beyond_yields_to(k);
 
-        if (!server || in_force(server) == 0)
+        if (!server)
             continue;
         yielded = smaller(yielded, CGROUP_WEIGHT_MAX - server->wanted.weight);
         k->wanted.yields = true;

@@ -35,9 +35,6 @@ void promises_confirm(struct job *const *job, uint32_t count);
 /* Whether its promise decides on the job's cores. */
 bool promises_bind(const struct job *j);
 
-/* The job whose promise lowers this one's weight, or NULL. */
-const struct job *promises_yields_to(const struct job *j);
-
 /* Lowers the wanted weights of jobs that yield, and adds as much to those to which they do. */
 void promises_weigh(struct daemon *d);
 

@@ -8,8 +8,8 @@
 #include "daemon/daemon.h"
 #include "daemon/energy/cap.h"
 #include "daemon/job/confine.h"
+#include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
-#include "daemon/plan/idle.h"
 #include "daemon/record/history.h"
 #include "daemon/record/shown.h"
 #include "host/proc/proc.h"
@@ -186,9 +186,9 @@ static void write_rate(struct job *j, uint64_t now)
 
 static json_t *event_of(const struct job *j, const char *state)
 {
-    char reason[IDLE_REASON_MAX];
+    char reason[BEYOND_REASON_MAX];
 
-    idle_reason(j, reason);
+    beyond_reason(j, reason);
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "owner",
                      j->owner, "kind", j->confine->kind, "state", state, "target",
                      json_integer(job_target(j)), "cores", shown_cores(j), "reason",
