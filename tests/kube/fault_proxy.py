@@ -178,6 +178,7 @@ class Exchange(http.server.BaseHTTPRequestHandler):
         while data := answer.read1(1 << 16):
             if not (pump or self.send)(data):
                 return
+        answer.close()  # http.client does not take a body for read whose length was known, and refuses the next request
         if not no_body:
             self.wfile.write(b"0\r\n\r\n")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The test bed itself: what the other tests of this folder rely on."""
 import http.client
+import json
 import os
 import subprocess
 import sys
@@ -144,6 +145,19 @@ def test_the_proxy_passes_on_who_speaks_and_what_is_said(plane, namespace, proxy
     status, answer = through(proxy, plane, token).api("GET", path)
     assert status == 403 and f"serviceaccount:{namespace}:default" in answer["message"]
     assert [r.status for r in proxy.requests if r.path == path] == [201, 403]
+
+
+def test_the_proxy_passes_on_several_requests_of_a_connection(plane, namespace, proxy):
+    """Short answers say their length beforehand, others come in pieces: after neither is a connection used up."""
+    path, client = f"/api/v1/namespaces/{namespace}/configmaps", through(proxy, plane)
+    connection = client.connection()
+    for name, data in (("a", ""), ("b", "x" * 9000), ("c", ""), ("d", "")):
+        connection.request("POST", path, json.dumps({"metadata": {"name": name}, "data": {"k": data}}),
+                           {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert answer.status == 201, answer.read()
+        answer.read()
+    connection.close()
 
 
 def test_the_proxy_refuses_loses_and_cuts(plane, namespace, proxy):

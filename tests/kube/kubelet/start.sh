@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # usage: start.sh NETWORK (the first three numbers of an address)
 # In the machine of test_kubelet.py: containerd and kubelet, joined to the control plane outside; pods are on
-# the network outside, too. Every change of a container's cpu.max is printed as "cpu.max POD-UID VALUE".
+# the network outside, too. Every change of a container's cpu.max is printed as "cpu.max POD-UID VALUE", and
+# what kubelet logs as an error as "kubelet.log LINE".
 # Ends when the machine is ended.
 here=$(dirname "$0") network=$1
 say() { echo "kubelet: $* ($(cut -d' ' -f1 /proc/uptime) s)"; }
@@ -31,6 +32,7 @@ for image in "$here"/*.tar; do ctr -n k8s.io images import "$image"; done
     --node-ip="$network.192" --v=2 >/var/log/kubelet.log 2>&1 &
 kubelet=$!
 say "kubelet starts"
+tail -F -n +1 /var/log/kubelet.log 2>/dev/null | sed -un 's/^[EF]/kubelet.log &/p' &
 declare -A seen
 shopt -s nullglob
 while kill -0 $kubelet; do
