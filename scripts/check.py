@@ -338,7 +338,7 @@ CLUSTER = [
         scripts/setup.sh kube || { echo "neither etcd nor Kubernetes, see above"; exit 77; }""",
           idle=True),
     kube_phase("kube", "-n 2 --dist loadfile --ignore tests/kube/test_kubelet.py tests/kube",
-               setting="scripts/setup.sh ui || true  # its page in a browser\n", limit_s=900),
+               needs=("torch",), setting="scripts/setup.sh ui || true  # its page in a browser\n", limit_s=900),
     image_phase("machine"),
     image_phase("machine-plant", "--plant"),
     kube_phase("kubelet", "tests/kube/test_kubelet.py", "--timeout=1000", ("machine",),

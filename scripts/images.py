@@ -108,11 +108,12 @@ def accounts():
 
 
 def tide_kube(build):
-    """The controller; the same file is kubectl's plug-in."""
+    """The controller; the same file is kubectl's plug-in, and the injector, which reads the agent."""
     program = build / "tide-kube"
     libraries, ours = accounts(), Layer()
     libraries.libraries_of(program)
     ours.file("usr/bin/tide-kube", program)
+    ours.tree("opt/threadtide/agent", build / "agent", "*.so")
     return [libraries, ours], ["/usr/bin/tide-kube"], "Controller of elastic trainings"
 
 

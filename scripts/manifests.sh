@@ -24,6 +24,7 @@ write() {
     shift
     "$helm" template threadtide "$root/dist/helm/threadtide" --namespace threadtide \
         --kube-version 1.34.0 --set namespace.create=true --set crd.install=false --set power.enabled=true \
+        --set inject.enabled=true --set inject.authority=program \
         $(printf -- '--show-only templates/%s.yaml ' "$@") >"$made/rendered" || {
         echo "manifests.sh: $helm cannot render $file. Nothing was written." >&2
         exit 1
@@ -39,5 +40,6 @@ write namespace.yaml namespace serviceaccount
 write rbac.yaml rbac
 write admission.yaml admission
 write power.yaml power
+write inject.yaml inject
 write tide-kube.yaml service deployment poddisruptionbudget networkpolicy
 mv "$made"/*.yaml "$folder"

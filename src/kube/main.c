@@ -6,7 +6,9 @@
 #include "kube/api/access.h"
 #include "kube/api/lease.h"
 #include "kube/core/reconcile.h"
+#include "kube/inject/inject.h"
 #include "kube/kubectl/kubectl.h"
+#include "kube/log.h"
 #include "kube/serve/chiefs_channel.h"
 #include "kube/serve/kube_metrics.h"
 #include "kube/serve/trust.h"
@@ -19,14 +21,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXIT_USAGE   2
-#define HOSTS_MAX    8
-#define LOG_BURST    200 /* lines in LOG_WINDOW_S; whoever connects can cause lines */
-#define LOG_WINDOW_S 10
+#define EXIT_USAGE 2
+#define HOSTS_MAX  8
 
 static const char usage[] =
     "Usage: tide-kube [OPTION…]\n"
     "       tide-kube kubectl COMMAND …     (also: kubectl tide COMMAND …)\n"
+    "       tide-kube inject [OPTION…]      (brings the agent into pods)\n"
     "\n"
     "The controller of ElasticTrainingJobs: gives parameter servers and workers to running\n"
     "TensorFlow trainings, and takes them back, as the cluster's free resources allow.\n"
@@ -146,31 +147,6 @@ struct program {
     char files[3][4096]; /* in tls_dir */
     const char *hosts[HOSTS_MAX];
 };
-
-/* ---- log ---- */
-
-static void say(void *arg, const char *text)
-{
-    static uint64_t window_ns;
-    static unsigned lines;
-    uint64_t now = clock_now_ns();
-    struct timespec ts;
-    struct tm tm;
-    char stamp[32];
-
-    if (now - window_ns > LOG_WINDOW_S * NS_PER_S) {
-        if (lines > LOG_BURST)
-            fprintf(stderr, "tide-kube: %u lines left out\n", lines - LOG_BURST);
-        window_ns = now;
-        lines = 0;
-    }
-    if (lines++ >= LOG_BURST)
-        return;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    gmtime_r(&ts.tv_sec, &tm);
-    strftime(stamp, sizeof(stamp), "%FT%T", &tm);
-    fprintf(stderr, "%s.%03ldZ %s\n", stamp, ts.tv_nsec / 1000000, text);
-}
 
 /* ---- the command line ---- */
 
@@ -361,7 +337,7 @@ static void on_lease(void *arg, bool leading, const char *holder)
              : *holder ? "replica "
                        : "nobody",
              leading ? "" : holder);
-    say(NULL, text);
+    kube_log(NULL, text);
 }
 
 static void on_trust(void *arg, const char *problem)
@@ -372,13 +348,13 @@ static void on_trust(void *arg, const char *problem)
 
     if (problem) {
         snprintf(text, sizeof(text), "no certificate for the chiefs' channel: %s", problem);
-        say(NULL, text);
+        kube_log(NULL, text);
         return;
     }
     p->pods.ca_pem = trust_ca(p->trust);
     if (!p->channel && channel_new(p->client, p->event, p->line.listen, controller_report,
                                    p->controller, &p->channel, &err) < 0) {
-        say(NULL, err.text);
+        kube_log(NULL, err.text);
         sd_event_exit(p->event, 1);
         return;
     }
@@ -411,14 +387,8 @@ static int connect_to(struct program *p, struct error *err)
 {
     const struct command_line *l = &p->line;
     struct access access;
-    int r;
+    int r = access_find(l->kubeconfig, l->context, &access, err);
 
-    if (l->kubeconfig || l->context)
-        r = access_load(l->kubeconfig, l->context, &access, err);
-    else
-        r = access_in_cluster(ACCESS_SERVICE_FILES, &access, err);
-    if (r == -ENOENT && !l->kubeconfig && !l->context)
-        r = access_load(NULL, NULL, &access, err);
     return r < 0 ? r : client_new(p->event, &access, &l->limits, &p->client, err);
 }
 
@@ -466,7 +436,7 @@ static int start_parts(struct program *p, struct error *err)
     if (r < 0)
         return r;
     p->options = (struct controller_options){
-        &l->settings, &p->pods, "tide-kube", l->name_space, is_leading, say, p};
+        &l->settings, &p->pods, "tide-kube", l->name_space, is_leading, kube_log, p};
     r = controller_new(p->client, p->event, &p->options, &p->controller);
     if (r < 0)
         return error_set(err, r, "no controller: %s", strerror(-r));
@@ -529,6 +499,8 @@ int main(int argc, char **argv)
         return kubectl_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "kubectl") == 0)
         return kubectl_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "inject") == 0)
+        return inject_main(argc - 1, argv + 1);
     r = read_command_line(argc, argv, &program.line);
     if (r != 0)
         return r < 0 ? 0 : r;

@@ -68,6 +68,7 @@ def lookup(client, namespace, kind, reference):
     status, answer = client.api("GET", f"/api/v1/namespaces/{namespace}/{kind}/{reference['name']}")
     if status == 200:
         data = answer.get("data", {})
+        data.update({key: base64.b64decode(value) for key, value in answer.get("binaryData", {}).items()})
         if kind == "secrets":
             data = {key: base64.b64decode(value).decode() for key, value in data.items()}
         return data
@@ -118,7 +119,7 @@ def write(path, text):
     """All of it or nothing, as kubelet replaces files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
+    new.write_bytes(text if isinstance(text, bytes) else text.encode())
     os.replace(new, path)
 
 
@@ -184,7 +185,10 @@ class Volumes:
                 data = lookup(self.client, self.pod["metadata"]["namespace"], kind, reference)
                 items = source[key].get("items") or [{"key": name, "path": name} for name in data]
                 for item in items:
-                    write(path / item["path"], data.get(item["key"], ""))
+                    if item["key"] in data:
+                        write(path / item["path"], data[item["key"]])
+                    elif not source[key].get("optional"):
+                        raise NotYet(f"{kind[:-1]} {reference['name']} has no {item['key']}")
         for item in source.get("downwardAPI", {}).get("items", ()):
             write(path / item["path"], field(self.pod, item["fieldRef"]["fieldPath"], self.status))
 

@@ -38,7 +38,7 @@ def installed(plane):
     for name in ("crd.yaml", "namespace.yaml"):
         plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(MANIFESTS / name))
     eventually(lambda: plane.api("GET", "/apis/threadtide.io/v1alpha1/elastictrainingjobs")[0] == 200)
-    files = [str(path) for path in MANIFESTS.iterdir() if path.name != "power.yaml"]  # test_power.py
+    files = [str(path) for path in MANIFESTS.iterdir() if path.name not in ("power.yaml", "inject.yaml")]  # test_power.py, …
     for dry in (("--dry-run=server",), ()):
         plane.kubectl("apply", "--server-side", "--validate=strict", *dry, "-f", ",".join(files))
     yield plane
@@ -166,11 +166,20 @@ def test_what_the_account_makes_is_a_trainings_and_has_no_more_rights_than_that(
     installed.must("DELETE", f"{accounts}/admin")
 
 
+def webhooks_authority(plane):
+    """What the API server trusts: the authority that the injector has in its Secret."""
+    hooks = plane.must("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject")["webhooks"]
+    secret = plane.must("GET", "/api/v1/namespaces/threadtide/secrets/tide-inject-ca")
+    assert {h["clientConfig"]["caBundle"] for h in hooks} == {secret["data"]["ca.crt"]} and secret["data"]["ca.key"]
+    return secret["data"]
+
+
 def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm, installed, namespace):
     """Into a cluster that has the plain manifests, whose place it takes."""
     plane = installed
     release = ("threadtide", str(CHART), "--namespace", "threadtide")
-    helm("install", *release, "--take-ownership", "--set", "namespace.create=true")
+    helm("install", *release, "--take-ownership", "--set", "namespace.create=true,inject.enabled=true")
+    trusted = webhooks_authority(plane)
     path = f"/apis/threadtide.io/v1alpha1/namespaces/{namespace}/elastictrainingjobs"
     plane.must("POST", path, {
         "apiVersion": "threadtide.io/v1alpha1", "kind": "ElasticTrainingJob", "metadata": {"name": "stays"},
@@ -180,7 +189,8 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
     daemons = "/apis/apps/v1/namespaces/threadtide-power/daemonsets/tide-power"
     assert plane.api("GET", daemons)[0] == 404  # power is off unless asked for
     helm("upgrade", *release, "--set", "namespace.create=true", "--set", "clusterWide=true", "--set",
-         "power.enabled=true,power.namespace=other-power,power.limit=true,power.broker=hub:8883")
+         "power.enabled=true,power.namespace=other-power,power.limit=true,power.broker=hub:8883", "--set", "inject.enabled=true")
+    assert webhooks_authority(plane) == trusted  # an upgrade makes no other one
     eventually(lambda: may(plane, "create", "pods", "kube-system"))
     tided, _ = plane.must("GET", daemons.replace("threadtide-power", "other-power"))["spec"]["template"]["spec"]["containers"]
     assert {m["name"]: m.get("readOnly", False) for m in tided["volumeMounts"]}["devices"] is False
@@ -194,7 +204,8 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
     assert may(plane, "watch", "pods") and not may(plane, "patch", "elastictrainingjobs.threadtide.io")
     for gone in ("/apis/policy/v1/namespaces/threadtide/poddisruptionbudgets/tide-kube",
                  "/api/v1/namespaces/threadtide/secrets/tide-kube-ca",
-                 "/apis/networking.k8s.io/v1/namespaces/threadtide/networkpolicies/tide-kube"):
+                 "/apis/networking.k8s.io/v1/namespaces/threadtide/networkpolicies/tide-kube",
+                 "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject"):
         assert plane.api("GET", gone)[0] == 404
 
     helm("upgrade", *release, "--set", "namespace.create=false", "--reset-values", "--dry-run=server")

@@ -187,6 +187,16 @@ int access_in_cluster(const char *dir, struct access *ret, struct error *err)
     return settle(&found, ret, err);
 }
 
+int access_find(const char *kubeconfig, const char *context, struct access *ret, struct error *err)
+{
+    int r;
+
+    if (kubeconfig || context)
+        return access_load(kubeconfig, context, ret, err);
+    r = access_in_cluster(ACCESS_SERVICE_FILES, ret, err);
+    return r == -ENOENT ? access_load(NULL, NULL, ret, err) : r;
+}
+
 void access_done(struct access *a)
 {
     struct access_text *const all[] = {&a->ca, &a->cert, &a->key, &a->token};

@@ -41,6 +41,9 @@ int access_load(const char *kubeconfig, const char *context, struct access *ret,
  */
 int access_in_cluster(const char *dir, struct access *ret, struct error *err);
 
+/* What the user names, else that of the pod, else as access_load() without names. 0 or -errno. */
+int access_find(const char *kubeconfig, const char *context, struct access *ret, struct error *err);
+
 /*
  * Reads the files of the texts again, since tokens live for an hour. If a file cannot be read, its
  * text stays. Returns 1 when something changed, 0 or -errno.

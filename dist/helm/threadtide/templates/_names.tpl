@@ -23,3 +23,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- define "threadtide.powerImage" -}}
 "{{ .Values.power.image.repository }}:{{ .Values.power.image.tag | default .Chart.AppVersion }}"
 {{- end }}
+
+{{- define "threadtide.injectLabels" -}}
+app.kubernetes.io/name: tide-inject
+app.kubernetes.io/part-of: threadtide
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}

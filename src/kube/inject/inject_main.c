@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/cleanup.h"
+#include "base/preload.h"
+#include "host/net/ends.h"
+#include "host/trust/identity.h"
+#include "kube/api/access.h"
+#include "kube/api/client.h"
+#include "kube/inject/agent_files.h"
+#include "kube/inject/inject.h"
+#include "kube/inject/patch.h"
+#include "kube/inject/spread.h"
+#include "kube/inject/webhook.h"
+#include "kube/log.h"
+#include "kube/serve/trust.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define EXIT_USAGE 2
+#define SECRET     "tide-inject-ca"
+
+static const char usage[] =
+    "Usage: tide-kube inject [OPTION…]\n"
+    "\n"
+    "A webhook of the API server: brings the agent into pods with the label\n"
+    "threadtide.io/inject=true, or in namespaces with it, without another image.\n"
+    "\n"
+    "  --kubeconfig FILE     how to reach the API server; default: the pod's service account\n"
+    "  --context NAME        of the kubeconfig\n"
+    "  --namespace NAME      ours, with the Secret; its pods are left alone; default: the pod's\n"
+    "  --listen HOST:PORT    the API server's questions (TLS); default :9443\n"
+    "  --health HOST:PORT    /healthz, /readyz, /metrics; default 127.0.0.1:8080\n"
+    "  --service HOST        whom the API server calls; default tide-inject.NAMESPACE.svc\n"
+    "  --ca-secret NAME      keeps the authority of our certificates; default tide-inject-ca\n"
+    "  --tls-dir DIR         holds tls.crt, tls.key and ca.crt of somebody else's instead\n"
+    "  --agent-dir DIR       holds the agent; default: the installed one\n"
+    "  --sizes=yes|no        also set variables that size runtimes for the CPU limit; default yes\n"
+    "\n"
+    "SIGTERM ends it. Pods go on, and new ones start without the agent.\n";
+
+enum option_id {
+    OPTION_KUBECONFIG = 256,
+    OPTION_CONTEXT,
+    OPTION_NAMESPACE,
+    OPTION_LISTEN,
+    OPTION_HEALTH,
+    OPTION_SERVICE,
+    OPTION_SECRET,
+    OPTION_TLS_DIR,
+    OPTION_AGENT_DIR,
+    OPTION_SIZES,
+    OPTION_HELP,
+    OPTION_MAX,
+};
+
+static const struct option options[] = {
+    {"kubeconfig", required_argument, NULL, OPTION_KUBECONFIG},
+    {"context", required_argument, NULL, OPTION_CONTEXT},
+    {"namespace", required_argument, NULL, OPTION_NAMESPACE},
+    {"listen", required_argument, NULL, OPTION_LISTEN},
+    {"health", required_argument, NULL, OPTION_HEALTH},
+    {"service", required_argument, NULL, OPTION_SERVICE},
+    {"ca-secret", required_argument, NULL, OPTION_SECRET},
+    {"tls-dir", required_argument, NULL, OPTION_TLS_DIR},
+    {"agent-dir", required_argument, NULL, OPTION_AGENT_DIR},
+    {"sizes", required_argument, NULL, OPTION_SIZES},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+struct program {
+    const char *given[OPTION_MAX - OPTION_KUBECONFIG]; /* options' values; NULL: not given */
+    sd_event *event;
+    struct client *client;
+    struct spread *spread;
+    struct webhook *webhook;
+    struct trust *trust;
+    struct webhook_options webhook_options;
+    struct trust_options trust_options;
+    char host[300];
+    char files[3][PATH_MAX]; /* in tls_dir */
+    const char *hosts[1];
+};
+
+static const char *given(const struct program *p, enum option_id id, const char *otherwise)
+{
+    const char *value = p->given[id - OPTION_KUBECONFIG];
+
+    return value ? value : otherwise;
+}
+
+/* Returns 0, an exit status above 0, or -1: there is nothing to run. */
+static int read_command_line(struct program *p, int argc, char **argv)
+{
+    const char *sizes;
+    int id;
+
+    while ((id = getopt_long(argc, argv, "", options, NULL)) >= 0) {
+        if (id == '?') {
+            fputs("Try 'tide-kube inject --help'.\n", stderr);
+            return EXIT_USAGE;
+        }
+        if (id == OPTION_HELP) {
+            fputs(usage, stdout);
+            return -1;
+        }
+        p->given[id - OPTION_KUBECONFIG] = optarg;
+    }
+    sizes = given(p, OPTION_SIZES, "yes");
+    p->webhook_options.sizes = strcmp(sizes, "yes") == 0;
+    if (optind < argc || (!p->webhook_options.sizes && strcmp(sizes, "no") != 0)) {
+        fprintf(stderr, "tide-kube: '%s' is %s. Try 'tide-kube inject --help'.\n",
+                optind < argc ? argv[optind] : sizes,
+                optind < argc ? "no option" : "neither yes nor no");
+        return EXIT_USAGE;
+    }
+    return 0;
+}
+
+static void on_trust(void *arg, const char *problem)
+{
+    struct program *p = arg;
+    struct error err = {0};
+    char text[ERROR_TEXT_MAX + 600];
+
+    if (problem) {
+        snprintf(text, sizeof(text), "no certificate for the webhook: %s", problem);
+        kube_log(NULL, text);
+    } else if (webhook_serve(p->webhook, &err) < 0) {
+        kube_log(NULL, err.text);
+        sd_event_exit(p->event, 1);
+    }
+}
+
+static int connect_to(struct program *p, struct error *err)
+{
+    struct access access;
+    int r = access_find(given(p, OPTION_KUBECONFIG, NULL), given(p, OPTION_CONTEXT, NULL), &access,
+                        err);
+
+    return r < 0 ? r : client_new(p->event, &access, NULL, &p->client, err);
+}
+
+static int take_agent(struct program *p, struct error *err)
+{
+    char found[PATH_MAX];
+    const char *dir = given(p, OPTION_AGENT_DIR, NULL);
+    json_t *object;
+    int r = dir ? 0 : preload_find(found, sizeof(found), err);
+
+    if (r == 0)
+        r = agent_files_read(dir ? dir : found, INJECT_CONFIG_MAP, &object, err);
+    if (r < 0)
+        return r;
+    p->spread = spread_new(p->client, INJECT_CONFIG_MAP, object);
+    return p->spread ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
+/* Whom our certificate is for, and whose it is. */
+static void name_trust(struct program *p)
+{
+    struct trust_options *t = &p->trust_options;
+    const char *space = p->webhook_options.own;
+    const char *dir = given(p, OPTION_TLS_DIR, NULL);
+    static const char *const names[] = {"tls.crt", "tls.key", "ca.crt"};
+
+    snprintf(p->host, sizeof(p->host), "tide-inject.%s.svc", space);
+    p->hosts[0] = given(p, OPTION_SERVICE, p->host);
+    t->hosts = p->hosts;
+    t->n_hosts = 1;
+    t->name_space = space;
+    t->secret = given(p, OPTION_SECRET, SECRET);
+    if (!dir)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        snprintf(p->files[i], sizeof(p->files[i]), "%s/%s", dir, names[i]);
+    t->cert_file = p->files[0];
+    t->key_file = p->files[1];
+    t->ca_file = p->files[2];
+}
+
+static int run(struct program *p, struct error *err)
+{
+    int r = sd_event_new(&p->event);
+
+    signal(SIGPIPE, SIG_IGN);
+    if (r >= 0)
+        r = ends_by_signals(p->event, false, NULL, NULL);
+    if (r < 0)
+        return error_set(err, r, "no event loop: %s", strerror(-r));
+    r = connect_to(p, err);
+    if (r == 0)
+        r = take_agent(p, err);
+    if (r < 0)
+        return r;
+    p->webhook_options.listen = given(p, OPTION_LISTEN, ":9443");
+    p->webhook_options.health = given(p, OPTION_HEALTH, "127.0.0.1:8080");
+    p->webhook_options.own = given(p, OPTION_NAMESPACE, client_namespace(p->client));
+    name_trust(p);
+    r = webhook_new(p->event, &p->webhook_options, p->spread, &p->webhook, err);
+    if (r == 0)
+        r = trust_new(p->client, p->event, &p->trust_options, on_trust, p, &p->trust, err);
+    if (r < 0)
+        return r;
+    if (p->trust_options.cert_file)
+        on_trust(p, NULL);
+    return sd_event_loop(p->event);
+}
+
+int inject_main(int argc, char **argv)
+{
+    static struct program program;
+    struct error err = {0};
+    int r = read_command_line(&program, argc, argv);
+
+    if (r != 0)
+        return r < 0 ? 0 : r;
+    r = run(&program, &err);
+    if (r < 0)
+        fprintf(stderr, "tide-kube: %s\n", err.text);
+    trust_free(program.trust);
+    webhook_free(program.webhook);
+    spread_free(program.spread);
+    client_free(program.client);
+    identity_serve(NULL);
+    sd_event_unref(program.event);
+    return r < 0 ? 1 : r;
+}

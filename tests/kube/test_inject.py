@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tide-kube inject` and a real API server: pods that ask for the agent get it, others do not, and whatever
+becomes of us, pods are made and start. PyTorch in an unmodified pod follows its limit, on the runner."""
+import base64
+import contextlib
+import json
+import pathlib
+import re
+import socket
+import ssl
+import subprocess
+import threading
+import time
+
+import pytest
+
+from controller import BUILD, MANIFESTS
+from daemon import GUARD_S, eventually
+from objects import Pods, pod
+from program import TORCH_PYTHON
+
+SPACE, ACCOUNT, AGENT = "threadtide", "tide-inject", "threadtide-agent"
+ASKS, DONE = {"threadtide.io/inject": "true"}, "threadtide.io/injected"
+WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject"
+PRELOAD = "/opt/threadtide/$LIB/libtide-agent.so"
+# What Pod Security's `restricted` wants of a pod.
+RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalation": False,
+              "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}
+
+
+@pytest.fixture(scope="module")
+def cluster(plane):
+    """With what inject.yaml has. No kubelet: nobody runs the Deployment's pods."""
+    files = f"{MANIFESTS}/namespace.yaml,{MANIFESTS}/inject.yaml"
+    eventually(lambda: plane.kubectl("apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", files,
+                                     check=False)[0] == 0)
+    yield plane
+    plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(MANIFESTS / "inject.yaml"))
+
+
+def call(plane, address, port, authority):
+    """The API server asks who listens there; there is no Service without kube-proxy."""
+    hooks = plane.must("GET", WEBHOOK)["webhooks"]
+    config = {"url": f"https://{address}:{port}/pods", "caBundle": base64.b64encode(authority.encode()).decode()}
+    plane.must("PATCH", WEBHOOK, [{"op": "replace", "path": f"/webhooks/{i}/clientConfig", "value": config}
+                                  for i in range(len(hooks))])
+
+
+class Injector:
+    """tide-kube inject as a process, with the rights of inject.yaml and no others."""
+
+    def __init__(self, plane, folder):
+        self.plane = plane
+        self.ports = [plane.address.port() for _ in range(2)]
+        agent = folder / "agent/lib/x86_64-linux-gnu"
+        agent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["strip", "--strip-unneeded", "-o", agent / "libtide-agent.so", BUILD / "libtide-agent.so"], check=True)
+        config = plane.kubeconfig(ACCOUNT, token=plane.token(ACCOUNT, SPACE))
+        self.process = subprocess.Popen(
+            [BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE, "--service", plane.address.ip,
+             f"--listen={plane.address.ip}:{self.ports[0]}", f"--health={plane.address.ip}:{self.ports[1]}",
+             "--agent-dir", folder / "agent"])
+        eventually(lambda: plane.answers(f"http://{plane.address.ip}:{self.ports[1]}", "/readyz"))
+        secret = plane.must("GET", f"/api/v1/namespaces/{SPACE}/secrets/tide-inject-ca")
+        self.authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
+        call(plane, plane.address.ip, self.ports[0], self.authority)
+
+    def end(self):
+        self.process.terminate()
+        assert self.process.wait(GUARD_S) == 0
+
+
+def make(plane, namespace, name, *command, labels=ASKS, query="", notes=None, **more):
+    """The pod as it was stored."""
+    made = pod(name, *command, **more)
+    made["metadata"].update(labels=labels or {}, annotations=notes or {})
+    return plane.must("POST", f"/api/v1/namespaces/{namespace}/pods{query}", made)
+
+
+def said(made):
+    return made["metadata"].get("annotations", {}).get(DONE)
+
+
+@pytest.fixture(scope="module")
+def injector(cluster, tmp_path_factory):
+    result = Injector(cluster, tmp_path_factory.mktemp("inject"))
+    # It learns of the webhook's address in its own time.
+    eventually(lambda: said(make(cluster, "default", "try", query="?dryRun=All")))
+    yield result
+    result.end()
+
+
+def test_who_asks_gets_the_agent_and_nobody_else(cluster, injector, namespace):
+    plane, maps = cluster, f"/api/v1/namespaces/{namespace}/configmaps"
+    assert said(make(plane, namespace, "dry", query="?dryRun=All")) == "main: agent, sized for 1"
+    assert plane.api("GET", f"{maps}/{AGENT}")[0] == 404  # a dry run writes nothing, here neither
+
+    made = make(plane, namespace, "asks", cpu="1500m", container={"env": [{"name": "LD_PRELOAD", "value": "/x.so"}]})
+    container, env = made["spec"]["containers"][0], {e["name"]: e.get("value") for e in made["spec"]["containers"][0]["env"]}
+    assert said(made) == "main: agent, sized for 2"
+    assert env["LD_PRELOAD"] == f"/x.so:{PRELOAD}" and env["OMP_NUM_THREADS"] == "2"
+    assert {"name": AGENT, "mountPath": "/opt/threadtide", "readOnly": True} in container["volumeMounts"]
+    volume, = (v["configMap"] for v in made["spec"]["volumes"] if v["name"] == AGENT)
+    assert volume["optional"] is True and {"key": "agent", "path": "lib64/libtide-agent.so"} in volume["items"]
+    kept = base64.b64decode(plane.must("GET", f"{maps}/{AGENT}")["binaryData"]["agent"])
+    assert kept.startswith(b"\x7fELF") and len(kept) < 900 << 10
+
+    assert said(make(plane, namespace, "silent", labels=None)) is None
+    assert said(make(plane, namespace, "refuses", notes={"threadtide.io/inject": "false"})) is None
+    assert said(make(plane, namespace, "training", labels={**ASKS, "threadtide.io/job": "x"})) is None
+    assert said(make(plane, "kube-system", "system", query="?dryRun=All")) is None
+    assert said(make(plane, namespace, "host", hostPID=True)) == "no: it shares the node's processes"
+
+    plane.must("PATCH", f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {
+        **ASKS, "pod-security.kubernetes.io/enforce": "restricted"}}})
+    eventually(lambda: said(make(plane, namespace, "try", labels=None, query="?dryRun=All", container={"securityContext": RESTRICTED})))
+    assert said(make(plane, namespace, "spaces", labels=None, container={"securityContext": RESTRICTED}))
+    assert said(make(plane, namespace, "without", labels={"threadtide.io/inject": "false"},
+                     container={"securityContext": RESTRICTED})) is None
+
+
+def test_two_replicas_are_admitted_where_pods_may_do_least(cluster):
+    pods = f"/api/v1/namespaces/{SPACE}/pods?labelSelector=app.kubernetes.io/name%3Dtide-inject"
+    eventually(lambda: len(cluster.must("GET", pods)["items"]) == 2)
+
+
+def test_the_account_may_write_the_agent_and_nothing_else(cluster, injector):
+    def may(verb, what, name, namespace="default"):
+        return cluster.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {
+            "user": f"system:serviceaccount:{SPACE}:{ACCOUNT}", "groups": ["system:serviceaccounts", "system:authenticated"],
+            "resourceAttributes": {"namespace": namespace, "verb": verb, "resource": what, "name": name}}})["status"]["allowed"]
+    assert may("create", "configmaps", AGENT) and may("patch", "configmaps", AGENT) and may("get", "secrets", "tide-inject-ca", SPACE)
+    for verb, what, name in (("create", "configmaps", "other"), ("create", "configmaps", ""), ("get", "configmaps", AGENT),
+                             ("list", "pods", ""), ("create", "pods", ""), ("get", "secrets", "tide-inject-ca"),
+                             ("patch", "mutatingwebhookconfigurations", "tide-inject"), ("list", "namespaces", "")):
+        assert not may(verb, what, name), f"{verb} {what} {name}"
+
+
+class Impostor(threading.Thread):
+    """Somebody else at the webhook's address. .mode: how it fails; .seen: connections."""
+
+    def __init__(self, plane):
+        super().__init__(daemon=True)
+        self.plane, self.mode, self.seen, self.held = plane, "garbage", 0, []
+        ip = plane.address.ip
+        good, expired = plane.pki.issue("impostor", "impostor", hosts=[ip]), plane.folder / "pki/expired.crt"
+        plane.pki.openssl("x509", "-req", "-in", "impostor.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-set_serial", "7",
+                          "-days", "-1", "-extfile", "impostor.ext", "-out", expired.name)
+        plane.pki.openssl("req", "-x509", "-key", "impostor.key", "-days", "30", "-subj", "/CN=nobody", "-addext",
+                          f"subjectAltName=IP:{ip}", "-out", "foreign.crt")
+        self.contexts = {}
+        for name, certificate in (("good", good[0]), ("expired", expired), ("foreign", plane.folder / "pki/foreign.crt")):
+            self.contexts[name] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.contexts[name].load_cert_chain(certificate, good[1])
+        self.listener = socket.create_server((ip, plane.address.port()))
+        self.port = self.listener.getsockname()[1]
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection = self.listener.accept()[0]
+                self.seen += 1
+                with contextlib.suppress(OSError, ValueError):
+                    self.serve(connection)
+
+    def serve(self, connection):
+        if self.mode == "silent":
+            self.held.append(connection)
+            return
+        with self.contexts.get(self.mode, self.contexts["good"]).wrap_socket(connection, server_side=True) as tls:
+            head, _, body = tls.recv(65536).partition(b"\r\n\r\n")
+            wanted = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+            while len(body) < wanted:
+                body += tls.recv(65536)
+            tls.sendall(self.answer(json.loads(body)["request"]["uid"]))
+
+    def answer(self, uid):
+        patch = base64.b64encode(json.dumps([{"op": "add", "path": "/metadata/annotations", "value": {DONE: "by nobody"}}]).encode())
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": {
+            "uid": uid if self.mode == "works" else "other", "allowed": True, "patchType": "JSONPatch", "patch": patch.decode()}}
+        text = {"garbage": b"{{{", "empty": b"", "half": json.dumps(review).encode()[:40]}.get(self.mode, json.dumps(review).encode())
+        status = 500 if self.mode == "fails" else 200
+        length = len(text) + 1000 * (self.mode == "cut")
+        return f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n".encode() + text
+
+    def end(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for connection in self.held:
+            connection.close()
+
+
+def test_whatever_answers_in_our_place_pods_are_made(cluster, injector, namespace):
+    plane, impostor = cluster, Impostor(cluster)
+    try:
+        impostor.mode = "works"  # so the API server calls it from now on
+        call(plane, plane.address.ip, impostor.port, plane.pki.ca.read_text())
+        eventually(lambda: said(make(plane, namespace, "try", query="?dryRun=All")) == "by nobody")
+        for mode in ("garbage", "empty", "half", "fails", "uid", "cut", "expired", "foreign", "silent"):
+            impostor.mode, seen = mode, impostor.seen
+            begun = time.monotonic()
+            assert said(make(plane, namespace, mode)) is None, mode
+            assert impostor.seen > seen, f"{mode}: it was not asked"
+            assert time.monotonic() - begun < 10, mode  # timeoutSeconds is 2
+    finally:
+        impostor.end()
+    assert said(make(plane, namespace, "gone")) is None
+    call(plane, plane.address.ip, injector.ports[0], injector.authority)
+    eventually(lambda: (said(make(plane, namespace, "try", query="?dryRun=All")) or "").startswith("main: agent"))
+
+
+def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, namespace):
+    """A quota of ConfigMaps that is used up: kube-root-ca.crt is one."""
+    plane = cluster
+    plane.must("POST", f"/api/v1/namespaces/{namespace}/resourcequotas", {
+        "metadata": {"name": "few"}, "spec": {"hard": {"count/configmaps": "1"}}})
+    eventually(lambda: plane.must("GET", f"/api/v1/namespaces/{namespace}/resourcequotas/few")["status"].get("used") ==
+               {"count/configmaps": "1"})
+    assert said(make(plane, namespace, "asks")) == "no: the agent could not be put into the namespace"
+    assert said(make(plane, namespace, "again")) == "no: the agent could not be put into the namespace"
+
+
+def agent_of(runner, name):
+    """Whether the pod's process has the agent."""
+    pid = runner.run_of(name).container.pid
+    return pid and "libtide-agent.so" in pathlib.Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_pods_start_without_the_agent_that_they_were_promised(cluster, injector, namespace, make_runner):
+    """ld.so says a line, and goes on: where the ConfigMap is gone, and where it holds something else."""
+    plane, pods = cluster, Pods(cluster, namespace)
+    late = make(plane, namespace, "late", "/bin/sleep", "1000", nodeSelector={"kubernetes.io/hostname": "inject-a"})
+    assert said(late)
+    plane.must("DELETE", f"/api/v1/namespaces/{namespace}/configmaps/{AGENT}")
+    runner = make_runner("inject-a", cpu="2", memory="4Gi")
+    plane.must("POST", pods.path, {"metadata": {"name": "given"}, "spec": late["spec"]})
+    pods.until("late", "Running")
+    eventually(lambda: "cannot be preloaded (cannot open shared object file): ignored" in runner.log("late"))
+    pods.until("given", "Running")
+    plane.must("POST", f"/api/v1/namespaces/{namespace}/configmaps", {
+        "metadata": {"name": AGENT}, "binaryData": {"agent": base64.b64encode(b"no agent" * 1000).decode()}})
+    plane.must("POST", pods.path, {"metadata": {"name": "broken"}, "spec": late["spec"]})
+    pods.until("broken", "Running")
+    eventually(lambda: "cannot be preloaded (invalid ELF header): ignored" in runner.log("broken"))
+    assert not agent_of(runner, "late") and not agent_of(runner, "broken")
+
+
+WORK = """
+import re, time, torch
+a = torch.randn(300, 300)
+while True:
+    for _ in range(20):
+        a @ a
+    print("threads", re.search(r"at::get_num_threads\\(\\) : (\\d+)", torch.__config__.parallel_info())[1], flush=True)
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
+def test_an_unmodified_pytorch_follows_its_limit(cluster, injector, namespace, make_runner):
+    """The label is all that it has of us. A node of two cores, whose kubelet the runner stands in for."""
+    plane, pods = cluster, Pods(cluster, namespace)
+    runner = make_runner("inject-b", cpu="2", memory="4Gi")
+    made = make(plane, namespace, "torch", TORCH_PYTHON, "-c", WORK, cpu="2",
+                nodeSelector={"kubernetes.io/hostname": "inject-b"})
+    assert said(made) == "main: agent, sized for 2"
+    pods.until("torch", "Running")
+
+    def threads():
+        found = re.findall(r"threads (\d+)", runner.log("torch"))
+        return found[-1] if found else None
+    eventually(lambda: threads() == "2", 120)
+    assert agent_of(runner, "torch")
+    for cpu, wanted in (("1", "1"), ("2", "2")):
+        pods.resize("torch", cpu)
+        eventually(lambda wanted=wanted: threads() == wanted)
+    status = pods.get("torch")["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 0 and "running" in status["state"]
+    pods.delete("torch")
