@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -109,6 +109,11 @@ bench-energy: all
 	@meson configure $(BUILD) -Dtests=true && ninja -C $(BUILD)
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) bench/energy.sh $(ROWS)
 
+# Ten mixes of programs, no control and Threadtide and the best fixed threads: hours. CORES=64, MIXES=servers,light, ROUNDS=1.
+bench-gain: all
+	@scripts/setup.sh tf221 torch
+	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/gain_runs.py $(if $(CORES),--cores $(CORES)) $(if $(MIXES),--mixes $(MIXES)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
 bench-runtimes: all
 	@scripts/setup.sh tf221 torch
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/runtimes.py
@@ -151,6 +156,7 @@ help:
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'
 	@echo 'make bench        the measurements of docs/benchmarks.md: two hours; as root all of them, about seven'
 	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
+	@echo 'make bench-gain   ten mixes of programs, with no control, under Threadtide, with the best fixed threads (CORES= MIXES= ROUNDS=)'
 	@echo 'make bench-runtimes PyTorch, scikit-learn, XGBoost and others beside TensorFlow, two hours'
 	@echo 'make bench-energy the measurements of energy, three and a half hours (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, under a minute'

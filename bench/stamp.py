@@ -30,7 +30,7 @@ CLUSTER = ("tide-kube", *TRAINING)
 MEASURED = {
     "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
     "small-container": ("libtide-agent.so",),
-    "gain": NODE, "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
+    "gain": NODE, "gain-curves": (), "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
     "openmp": ("libtide-agent.so",),
@@ -84,7 +84,7 @@ def stamped(items, stamp):
 def of_runs(row, runs):
     """The stamp of a row that was made of several runs: the oldest's; of different programs, no hash."""
     own = [run["measured"] for run in runs
-           if all(row[key] == run[key] for key in ("side", "change", "seed", "units") if key in row and key in run)]
+           if all(row[key] == run[key] for key in ("side", "change", "seed", "units", "mix") if key in row and key in run)]
     own = own or [run["measured"] for run in runs]
     oldest = min(own, key=lambda stamp: stamp["date"])
     same = len({stamp["hash"] for stamp in own}) == 1

@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench-gain`: whole runs of the ten mixes (gain_mixes.py) with no control, under Threadtide, and as the oracle says.
+
+    gain_runs.py                               the curves, where they are not known, then all mixes: hours
+    gain_runs.py --mixes servers,light --rounds 1
+    gain_runs.py --sides none,equal,response+idle,makespan-oracle,turnaround-oracle
+    gain_runs.py --curves                      the curves alone: each program with 1, 2, … threads, ten seconds each
+
+none: the programs as anybody starts them. A policy's name, +idle for `idle-cores=lend`: under `tide run` and a daemon
+of their own with that policy. The oracles: the programs with fixed numbers of threads, started in an order, both by
+gain_mixes.oracle(). Sides of a round run one after the other, in an order that turns from round to round; what other
+programs of the machine used meanwhile is in the results. --cores N takes the first N cores; on a larger machine the mixes have
+more jobs. bench/results/gain-mixes.json is the file to send in.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import pathlib
+import pwd
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import gain_mixes as mixes
+import harness
+
+HERE = harness.ROOT / "bench"
+TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
+SIDES = ("none", "equal", "makespan-oracle", "turnaround-oracle")
+CURVE_S, LIMIT_S = 10, 1800
+OTHER_USER = "nobody"
+
+
+def command(program, *length):
+    if program.startswith("tf-"):
+        return [harness.PYTHON, harness.MODELS, "--model", program[3:], *length]
+    return [TORCH, str(HERE / "runtime_work.py"), "--work", program, *length]
+
+
+def fixed(program, threads):
+    """More arguments and variables of a program that is to have so many threads."""
+    if program.startswith("tf-"):
+        return ["--threads", str(threads)], {}
+    return [], {"OMP_NUM_THREADS": str(threads), "LOKY_MAX_CPU_COUNT": str(threads)}
+
+
+# ---- curves ----
+
+def counts(cores):
+    """1, 2, 4 … and all."""
+    return [*(2 ** k for k in range(cores.bit_length()) if 2 ** k < cores), cores]
+
+
+def measured_rate(program, threads, cpus):
+    more, env = fixed(program, threads)
+    with harness.Bench() as bench:
+        done = subprocess.run(["taskset", "-c", ",".join(map(str, cpus[:threads])), *command(program, "--seconds", str(CURVE_S)), *more],
+                              env={**bench.env, **env}, capture_output=True, text=True, timeout=LIMIT_S)
+    if done.returncode:
+        sys.exit(f"gain_runs.py: {program}: {done.stderr.strip()[-500:]}")
+    return json.loads(done.stdout.splitlines()[-1])["steps_per_s"]
+
+
+def curves(cpus, again):
+    """Those of the machine, measured if they are not there."""
+    path = harness.RESULTS / "gain-curves.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() and not again else []
+    rates = {row["model"]: row["rates"] for row in rows if row["cores"] == len(cpus)}
+    for program in mixes.ALL:
+        if program not in rates:
+            rates[program] = {str(n): measured_rate(program, n, cpus) for n in counts(len(cpus))}
+            print(f"{program:14}", *(f"{n}: {rate:8.2f}" for n, rate in rates[program].items()), flush=True)
+    harness.save("gain-curves", [{"model": program, "cores": len(cpus), "rates": of} for program, of in rates.items()])
+    return mixes.Curves(rates)
+
+
+# ---- a run ----
+
+class Run:
+    """Jobs of one side. .ends: {job: seconds after the first arrival}."""
+
+    def __init__(self, bench, cpus):
+        self.bench, self.cpus, self.began, self.processes, self.ends = bench, cpus, None, {}, {}
+
+    def start(self, i, words, env):
+        log = open(self.bench.folder / f"{i}.log", "w", encoding="utf-8")
+        self.processes[i] = subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def look(self):
+        for i, process in self.processes.items():
+            if i not in self.ends and process.poll() is not None:
+                self.ends[i] = time.monotonic() - self.began
+                if process.returncode:
+                    raise RuntimeError(f"job {i} ended with {process.returncode}:\n"
+                                       f"{(self.bench.folder / f'{i}.log').read_text()[-2000:]}")
+
+    def go(self, jobs, may_start, start):
+        """@may_start(i, those that run) is asked of who has arrived."""
+        self.began, waiting = time.monotonic(), list(range(len(jobs)))
+        while len(self.ends) < len(jobs):
+            self.look()
+            now = time.monotonic() - self.began
+            if now > LIMIT_S:
+                raise RuntimeError(f"not done after {LIMIT_S} s")
+            for i in list(waiting):
+                if jobs[i].arrival <= now and may_start(i, waiting, [k for k in self.processes if k not in self.ends]):
+                    waiting.remove(i)
+                    start(i)
+            time.sleep(0.02)
+
+    def stop(self):
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def busy_s():
+    """Seconds of processor time that this machine's programs have used."""
+    user, nice, system, _, _, irq, soft, steal = map(int, pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def used_s():
+    """… that processes which have ended have used for us."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def as_user(job):
+    """What makes a command another user's."""
+    if not job.user:
+        return []
+    other = pwd.getpwnam(OTHER_USER)
+    return ["setpriv", f"--reuid={other.pw_uid}", f"--regid={other.pw_gid}", "--clear-groups"]
+
+
+def steps(job, more=()):
+    rest = ["--pause-after", str(job.rest[0]), "--pause", str(job.rest[1])] if job.rest else []
+    return [*command(job.program, "--steps", str(job.steps)), *rest, *more]
+
+
+def at_once(i, waiting, running):
+    return True
+
+
+def stock(run, jobs, schedule):
+    """With no control; or with the numbers of threads and in the order of @schedule."""
+    def may_start(i, waiting, running):
+        first = next(k for k in schedule.order if k in waiting and jobs[k].arrival <= time.monotonic() - run.began)
+        return schedule.crowded or i == first and sum(schedule.threads[k] for k in [*running, i]) <= len(run.cpus)
+
+    def start(i):
+        more, env = fixed(jobs[i].program, schedule.threads[i]) if schedule else ([], {})
+        run.start(i, [*as_user(jobs[i]), *steps(jobs[i], more)], {**run.bench.env, **env})
+    run.go(jobs, may_start if schedule else at_once, start)
+
+
+def under(run, jobs, policy):
+    """The daemon has its lifetime within the run, as one that somebody's first `tide run` starts."""
+    name, _, idle = policy.partition("+")
+    run.bench.folder.chmod(0o755)
+    daemon = subprocess.Popen([str(harness.BUILD / "tided"), "--dir", str(run.bench.run_dir), "--policy", name,
+                               "--idle-cores", "lend" if idle else "leave"], env=run.bench.tide_env,
+                              stdin=subprocess.DEVNULL, stderr=open(run.bench.folder / "tided.log", "w", encoding="utf-8"))
+    try:
+        end = time.monotonic() + 30
+        while not (run.bench.run_dir / "api.sock").exists():
+            if daemon.poll() is not None or time.monotonic() > end:
+                raise RuntimeError((run.bench.folder / "tided.log").read_text()[-2000:])
+            time.sleep(0.02)
+        run.go(jobs, at_once, lambda i: run.start(
+            i, [*as_user(jobs[i]), harness.TIDE, "run", "--name", jobs[i].name, "--", *steps(jobs[i])], run.bench.tide_env))
+    finally:
+        daemon.send_signal(signal.SIGTERM)
+        daemon.wait(30)
+
+
+def one_run(side, mix, jobs, known, cpus):
+    """What a run of @side gave: seconds."""
+    cores = len(cpus)
+    schedule = (mixes.oracle(jobs, known, cores, ("makespan-oracle", "turnaround-oracle").index(side))
+                if side.endswith("-oracle") else None)
+    stranger = None
+    with harness.Bench() as bench:
+        run = Run(bench, cpus)
+        busy, ours = busy_s(), used_s()
+        began = time.monotonic()
+        try:
+            if mixes.MIXES[mix].stranger:
+                stranger = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            if side == "none" or schedule:
+                stock(run, jobs, schedule)
+            else:
+                under(run, jobs, side)
+            took = time.monotonic() - began
+        finally:
+            run.stop()
+            if stranger:
+                stranger.kill()
+                stranger.wait()
+    others = max(0.0, busy_s() - busy - (used_s() - ours)) / took / os.cpu_count()
+    turnarounds = [run.ends[i] - job.arrival for i, job in enumerate(jobs)]
+    found = {"side": side, "makespan": max(run.ends.values()), "turnaround": statistics.fmean(turnarounds),
+             "slowdown": max(t / known.alone(job, cores) for t, job in zip(turnarounds, jobs)),
+             "turnarounds": [round(t, 2) for t in turnarounds], "others": round(others, 3)}
+    if schedule:
+        found["schedule"] = dataclasses.asdict(schedule)
+        found["model"] = [round(x, 1) for x in mixes.outcome(jobs, schedule, known, cores)]
+    return found
+
+
+# ---- all of it ----
+
+def row(mix, cores, side, runs):
+    """How many times better than no control, over the rounds that have both; None if there is none."""
+    rounds = [{r["side"]: r for r in of["runs"]} for of in runs if (of["mix"], of["cores"]) == (mix, cores)]
+    pairs = [(of["none"], of[side]) for of in rounds if {"none", side} <= of.keys()]
+    if not pairs:
+        return None
+    found = {"model": f"{mix}, {cores} cores: {side} / none", "mix": mix, "rounds": len(pairs)}
+    for measure in ("makespan", "turnaround"):
+        middle, low, high = harness.log_interval([a[measure] / b[measure] for a, b in pairs])
+        found[measure] = round(middle, 3)
+        if len(pairs) > 1:
+            found.update({f"{measure}_low": round(low, 3), f"{measure}_high": round(high, 3)})
+    return {**found, "worst_slowdown_none": round(max(a["slowdown"] for a, _ in pairs), 2),
+            "worst_slowdown": round(max(b["slowdown"] for _, b in pairs), 2)}
+
+
+def rows(runs):
+    asked = dict.fromkeys((of["mix"], of["cores"], r["side"]) for of in runs for r in of["runs"] if r["side"] != "none")
+    return [found for mix, cores, side in asked if (found := row(mix, cores, side, runs))]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--mixes", default=",".join(mixes.MIXES))
+    p.add_argument("--sides", default=",".join(SIDES))
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
+    p.add_argument("--curves", action="store_true", help="measure the curves anew, and nothing else")
+    args = p.parse_args()
+    cpus = sorted(os.sched_getaffinity(0))[:args.cores]
+    if len(cpus) < args.cores or args.cores < 2:
+        sys.exit(f"gain_runs.py: --cores {args.cores}: this process may use {len(cpus)} cores, and mixes need two")
+    chosen, sides = args.mixes.split(","), args.sides.split(",")
+    unknown = [mix for mix in chosen if mix not in mixes.MIXES]
+    if unknown:
+        sys.exit(f"gain_runs.py: no mix {unknown[0]!r}: {', '.join(mixes.MIXES)}")
+    os.sched_setaffinity(0, cpus)
+    known = curves(cpus, args.curves)
+    if args.curves:
+        return
+    runs = harness.saved_runs("gain-mixes")
+    for mix in chosen:
+        if mixes.MIXES[mix].users > 1 and os.geteuid():
+            print(f"{mix}: left out: two users need root")
+            continue
+        first = 1 + max((of["round"] for of in runs if (of["mix"], of["cores"]) == (mix, args.cores)), default=0)
+        for number in range(first, first + args.rounds):
+            jobs = mixes.draw(mix, args.cores, number)
+            turned = sides[number % len(sides):] + sides[:number % len(sides)]
+            of = {"mix": mix, "cores": args.cores, "round": number, "jobs": [dataclasses.asdict(job) for job in jobs],
+                  "runs": [one_run(side, mix, jobs, known, cpus) for side in turned]}
+            for r in of["runs"]:
+                print(f"{mix:12} {number} {r['side']:18} makespan {r['makespan']:6.1f}  turnaround {r['turnaround']:6.1f}  "
+                      f"slowdown {r['slowdown']:5.2f}  others {r['others']:.3f}", flush=True)
+            runs.append(of)
+            harness.save("gain-mixes", rows(runs), runs)
+
+
+if __name__ == "__main__":
+    main()

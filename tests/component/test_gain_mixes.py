@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The mixes of `make bench-gain` and their oracle; nothing is run here but arithmetic."""
+import hashlib
+import random
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "bench"))
+
+import gain_mixes as mixes
+from gain_mixes import Curves, Job, Schedule
+
+LINEAR = Curves({p: {n: rate * n for n in (1, 2, 4)} for p, rate in mixes.STEPS_PER_S.items()})
+FLAT = Curves({p: {1: rate} for p, rate in mixes.STEPS_PER_S.items()})
+SECOND = mixes.STEPS_PER_S["mlp"]  # of one core
+TWO = [Job("long", "mlp", 0, 20 * SECOND), Job("short", "mlp", 0, 5 * SECOND)]
+
+
+def test_mixes_stay_as_they_were_before_a_default_was_chosen_by_them():
+    drawn = [mixes.draw(name, cores, number) for name in mixes.MIXES for cores in (2, 8, 64) for number in (1, 2, 3)]
+    assert hashlib.sha256(repr(drawn).encode()).hexdigest()[:16] == "bec7842b7b8a2720"
+
+
+@pytest.mark.parametrize("name", mixes.MIXES)
+def test_a_mix_has_the_jobs_that_it_says(name):
+    mix = mixes.MIXES[name]
+    for cores in (2, 6):
+        jobs = mixes.draw(name, cores, 4)
+        assert len(jobs) == max(2, mix.jobs * cores // 2) and {job.program for job in jobs} <= set(mix.programs)
+        assert jobs[0].arrival == 0 and jobs == sorted(jobs, key=lambda job: job.arrival)
+        assert len({job.arrival for job in jobs}) == (len(jobs) if mix.load else 1)
+        most = mix.work[1] * (4 if mix.long else 1)
+        assert all(mix.work[0] - 1 < job.work < most + 1 for job in jobs)
+        assert sum(bool(job.rest) for job in jobs) == mix.interactive and sum(job.user for job in jobs) == (mix.users > 1)
+
+
+def test_what_fixed_threads_reach():
+    assert mixes.outcome(TWO, Schedule((2, 2), (1, 0)), LINEAR, 2) == pytest.approx((12.5, (2.5 + 12.5) / 2))
+    assert mixes.outcome(TWO, Schedule((2, 2), (0, 1)), LINEAR, 2) == pytest.approx((12.5, (10 + 12.5) / 2))
+    assert mixes.outcome(TWO, Schedule((1, 1), (0, 1)), LINEAR, 2) == pytest.approx((20, (20 + 5) / 2))
+    assert mixes.outcome(TWO, Schedule((2, 2), (0, 1), True), LINEAR, 2) == pytest.approx((12.5, (12.5 + 5) / 2))
+    late = [TWO[0], Job("late", "mlp", 7, 5 * SECOND)]
+    assert mixes.outcome(late, Schedule((1, 1), (1, 0)), LINEAR, 2) == pytest.approx((20, (20 + 5) / 2))
+
+
+def test_who_rests_leaves_its_cores_to_who_computes():
+    jobs = [Job("rests", "mlp", 0, 3 * SECOND, (SECOND, 2.0)), Job("other", "mlp", 0, 3 * SECOND)]
+    assert mixes.outcome(jobs[:1], Schedule((1,), (0,)), LINEAR, 1) == pytest.approx((7, 7))
+    # Of one core each has half for two seconds; then one rests, and the other ends; then one alone: 1 s, a rest, 1 s.
+    assert mixes.outcome(jobs, Schedule((1, 1), (0, 1), True), LINEAR, 1) == pytest.approx((8, (8 + 4) / 2))
+    assert LINEAR.alone(jobs[0], 1) == pytest.approx(7)
+
+
+def test_the_oracle_is_the_best_there_is():
+    assert mixes.oracle(TWO, LINEAR, 2, 1) in (Schedule((2, 2), (1, 0)), Schedule((1, 2), (1, 0)))
+    assert mixes.outcome(TWO, mixes.oracle(TWO, FLAT, 2, 0), FLAT, 2)[0] == pytest.approx(20)
+    rng = random.Random(3)
+    for name, cores, slack in (("servers", 2, 1e-9), ("backlog", 2, 1e-9), ("quiet", 4, 0.01)):
+        jobs, n = mixes.draw(name, cores, 1), len(mixes.draw(name, cores, 1))
+        curves = Curves({p: {1: r, 2: 1.7 * r, 4: 2.6 * r} for p, r in mixes.STEPS_PER_S.items()})
+        for measure in (0, 1):
+            best = mixes.outcome(jobs, mixes.oracle(jobs, curves, cores, measure), curves, cores)[measure]
+            for _ in range(200):
+                other = Schedule(tuple(rng.randint(1, cores) for _ in jobs), tuple(rng.sample(range(n), n)), rng.random() < 0.5)
+                assert best <= mixes.outcome(jobs, other, curves, cores)[measure] + 1e-6
