@@ -74,7 +74,7 @@ class Controller:
         self.plane, self.listen = plane, listen
         token = plane.token("tide-kube", "threadtide")
         config = plane.kubeconfig("tide-kube", url=url, token=token)
-        self.ports = [plane.address.port() for _ in range(2)]
+        self.ports = [plane.address.__class__(host).port() for host in (listen, "127.0.0.1")]
         self.log = plane.folder / f"tide-kube-{self.ports[0]}.log"
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(

@@ -330,7 +330,7 @@ def test_a_training_in_a_namespace_that_was_not_given_says_so_and_begins_when_it
 
 
 def test_the_port_for_probes_tells_no_numbers(cluster, namespace, start):
-    port = cluster.address.port()
+    port = cluster.address.__class__("127.0.0.1").port()
     running = start(f"--health=127.0.0.1:{port}")
     eventually(lambda: running.ask("/readyz")[0] == 200)
     running.ports[1] = port
