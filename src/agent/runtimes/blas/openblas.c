@@ -42,9 +42,10 @@ static struct copy {
 
 static char version[PROTO_SHORT_MAX];
 static uint64_t seen_loads;
-static uint32_t target;    /* 0: none */
-static uint32_t allowed;   /* threads for the process's CPUs and quota; 0: not known yet */
-static _Atomic bool sized; /* by a variable of the user's */
+static uint32_t target;        /* 0: none */
+static uint32_t allowed;       /* threads for the process's CPUs and quota; 0: not known yet */
+static _Atomic bool sized;     /* by a variable of the user's */
+static _Atomic uint32_t usual; /* threads that a copy makes which nobody has told a number */
 static uint64_t placed_ns;
 static _Atomic bool present;   /* a copy has been loaded */
 static _Atomic bool told;      /* it has been shown */
@@ -124,6 +125,7 @@ static bool meet(const struct object *o)
         return true;
     *copy = (struct copy){.number = number, .pool = pool, .fixed = parallel != PTHREADS};
     copy->own = copy->ours = (uint32_t)load(pool);
+    copy->sized = copy->own > atomic_load(&usual) && copy->own > limit_affinity_cpus();
     copy->start = o->start;
     return true;
 }
@@ -292,7 +294,9 @@ static bool has_threads(void)
     uint32_t n = blas_variable(names);
 
     atomic_store(&sized, n > 0);
-    return (n ? n : limit_affinity_cpus()) > 1;
+    n = n ? n : limit_affinity_cpus();
+    atomic_store(&usual, n);
+    return n > 1;
 }
 
 static void begin(void)
