@@ -68,6 +68,16 @@ def test_without_a_daemon_the_number_that_the_user_chose_stays(run, chosen):  # 
     started.end()
 
 
+def test_without_a_daemon_a_size_that_tide_set_at_the_start_is_nobodys_choice(run):  # noqa: F811
+    """The second row of src/base/startup.c is OMP_NUM_THREADS."""
+    started = run(sys.executable, WORK, TIDE_SOCKET="", OMP_NUM_THREADS="2", TIDE_STARTUP="2:0:2")
+    started.expect("begun")
+    for cpus in ({0}, {0, 1}):
+        started.may_use(cpus)
+        eventually(lambda: started.ask("number()") == str(len(cpus)))
+    started.end()
+
+
 def test_a_program_with_one_thread_is_left_alone(run, tided):  # noqa: F811
     started = run(sys.executable, WORK, OPENBLAS_NUM_THREADS="1")
     started.expect("begun")

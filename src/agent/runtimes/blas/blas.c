@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "agent/runtimes/blas/blas.h"
 
+#include "agent/process/number.h"
+
 #include "base/cleanup.h"
 #include "base/clock.h"
 
@@ -102,6 +104,18 @@ uint32_t blas_variable(const char *const *names)
             return n < PROTO_THREADS_MAX ? (uint32_t)n : PROTO_THREADS_MAX;
     }
     return 0;
+}
+
+bool blas_chosen(const char *const *names)
+{
+    bool by_user = false;
+
+    for (; *names; names++)
+        if (blas_variable((const char *const[]){*names, NULL}) > 0) {
+            number_of_variable(*names, &by_user);
+            break;
+        }
+    return by_user;
 }
 
 /* ---- libraries that ask ---- */

@@ -26,6 +26,9 @@ bool blas_shows(_Atomic bool *told, struct proto_backend *b);
 /* The largest number above 0 that one of these variables, up to a NULL, is the first to have; 0. */
 uint32_t blas_variable(const char *const *names);
 
+/* Whether the user has chosen that number: it is no size that tide set for the start. */
+bool blas_chosen(const char *const *names);
+
 enum blas_may {
     BLAS_FREE,    /* each call has the number that we answer */
     BLAS_JUDGING, /* a thread writes the note */

@@ -293,7 +293,7 @@ static bool has_threads(void)
                                         "OMP_NUM_THREADS", "OPENBLAS_DEFAULT_NUM_THREADS", NULL};
     uint32_t n = blas_variable(names);
 
-    atomic_store(&sized, n > 0);
+    atomic_store(&sized, blas_chosen(names));
     n = n ? n : limit_affinity_cpus();
     atomic_store(&usual, n);
     return n > 1;
