@@ -77,6 +77,14 @@ def test_the_controller_starts_from_its_image_as_nobody_with_nothing_to_write(lo
     assert user == "65532:65532"  # a number: what else would Kubernetes know of it
 
 
+def test_the_injector_finds_in_its_image_an_agent_that_fits_into_a_configmap(loaded):
+    """It reads the agent first. Here is no cluster, and it says so."""
+    status, text = run(loaded, tag("tide-kube"), "inject", "--agent-dir=/opt/threadtide/agent")
+    assert status == 1 and ".kube/config" in text, text
+    status, text = run(loaded, tag("tide-kube"), "inject", "--agent-dir=/nowhere")
+    assert status == 1 and "cannot read the agent in /nowhere" in text, text
+
+
 def test_the_node_image_gives_another_image_what_a_training_needs(loaded, tmp_path):
     """As an init container with a volume does."""
     tmp_path.chmod(0o777)

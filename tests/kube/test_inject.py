@@ -8,20 +8,16 @@ import pathlib
 import re
 import socket
 import ssl
-import subprocess
 import threading
 import time
 
 import pytest
 
-from controller import BUILD, MANIFESTS
-from daemon import GUARD_S, eventually
-from objects import Pods, pod
+from daemon import eventually
+from injector import ACCOUNT, AGENT, ASKS, DONE, SPACE, Injector, call, installed, make, said
+from objects import Pods
 from program import TORCH_PYTHON
 
-SPACE, ACCOUNT, AGENT = "threadtide", "tide-inject", "threadtide-agent"
-ASKS, DONE = {"threadtide.io/inject": "true"}, "threadtide.io/injected"
-WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject"
 PRELOAD = "/opt/threadtide/$LIB/libtide-agent.so"
 # What Pod Security's `restricted` wants of a pod.
 RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalation": False,
@@ -30,62 +26,13 @@ RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalatio
 
 @pytest.fixture(scope="module")
 def cluster(plane):
-    """With what inject.yaml has. No kubelet: nobody runs the Deployment's pods."""
-    files = f"{MANIFESTS}/namespace.yaml,{MANIFESTS}/inject.yaml"
-    eventually(lambda: plane.kubectl("apply", "--server-side", "--force-conflicts", "--validate=strict", "-f", files,
-                                     check=False)[0] == 0)
-    yield plane
-    plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(MANIFESTS / "inject.yaml"))
-
-
-def call(plane, address, port, authority):
-    """The API server asks who listens there; there is no Service without kube-proxy."""
-    hooks = plane.must("GET", WEBHOOK)["webhooks"]
-    config = {"url": f"https://{address}:{port}/pods", "caBundle": base64.b64encode(authority.encode()).decode()}
-    plane.must("PATCH", WEBHOOK, [{"op": "replace", "path": f"/webhooks/{i}/clientConfig", "value": config}
-                                  for i in range(len(hooks))])
-
-
-class Injector:
-    """tide-kube inject as a process, with the rights of inject.yaml and no others."""
-
-    def __init__(self, plane, folder):
-        self.plane = plane
-        self.ports = [plane.address.port() for _ in range(2)]
-        agent = folder / "agent/lib/x86_64-linux-gnu"
-        agent.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["strip", "--strip-unneeded", "-o", agent / "libtide-agent.so", BUILD / "libtide-agent.so"], check=True)
-        config = plane.kubeconfig(ACCOUNT, token=plane.token(ACCOUNT, SPACE))
-        self.process = subprocess.Popen(
-            [BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE, "--service", plane.address.ip,
-             f"--listen={plane.address.ip}:{self.ports[0]}", f"--health={plane.address.ip}:{self.ports[1]}",
-             "--agent-dir", folder / "agent"])
-        eventually(lambda: plane.answers(f"http://{plane.address.ip}:{self.ports[1]}", "/readyz"))
-        secret = plane.must("GET", f"/api/v1/namespaces/{SPACE}/secrets/tide-inject-ca")
-        self.authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
-        call(plane, plane.address.ip, self.ports[0], self.authority)
-
-    def end(self):
-        self.process.terminate()
-        assert self.process.wait(GUARD_S) == 0
-
-
-def make(plane, namespace, name, *command, labels=ASKS, query="", notes=None, **more):
-    """The pod as it was stored."""
-    made = pod(name, *command, **more)
-    made["metadata"].update(labels=labels or {}, annotations=notes or {})
-    return plane.must("POST", f"/api/v1/namespaces/{namespace}/pods{query}", made)
-
-
-def said(made):
-    return made["metadata"].get("annotations", {}).get(DONE)
+    with installed(plane):
+        yield plane
 
 
 @pytest.fixture(scope="module")
 def injector(cluster, tmp_path_factory):
     result = Injector(cluster, tmp_path_factory.mktemp("inject"))
-    # It learns of the webhook's address in its own time.
-    eventually(lambda: said(make(cluster, "default", "try", query="?dryRun=All")))
     yield result
     result.end()
 

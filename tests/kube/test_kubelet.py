@@ -4,6 +4,7 @@ plane on this machine: what it does with pods and with in-place resizes. TIDE_MA
 that tests/cluster/image.py has made. As root."""
 import base64
 import contextlib
+import copy
 import functools
 import hashlib
 import http.client
@@ -14,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -27,6 +29,7 @@ import network
 from controller import BUILD, ROOT, TRAININGS, Chief, Controller, install, training
 from daemon import eventually
 from fault_proxy import FaultProxy
+from injector import AGENT, Injector, installed, make, said
 from objects import Pods
 from podspec import mcpu
 from trainings import Job, Stage
@@ -70,17 +73,31 @@ def make_image(path, pause):
                               "manifest.json": json.dumps(manifest).encode()}))
 
 
+def add_needed(folder, file, source):
+    """What a file needs besides what lies beside it in @source."""
+    needed = subprocess.run(["ldd", file], capture_output=True, text=True, check=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": str(source)}).stdout
+    for path in re.findall(r"=> (/\S+) ", needed):
+        if not path.startswith(str(source)):
+            shutil.copy(path, folder)
+
+
 def add_tensorflow(folder):
     """The libraries of TensorFlow's C API, and those that they need. No Python."""
     source = pathlib.Path(importlib.util.find_spec("tensorflow").origin).parent
     folder.mkdir()
     for name in ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2"):
         shutil.copy(source / name, folder)
-    needed = subprocess.run(["ldd", source / "libtensorflow_cc.so.2"], capture_output=True, text=True,
-                            check=True).stdout
-    for path in re.findall(r"=> (/\S+) ", needed):
-        if not path.startswith(str(source)):
-            shutil.copy(path, folder)
+    add_needed(folder, source / "libtensorflow_cc.so.2", source)
+
+
+def add_blas(folder, program):
+    """A program, with NumPy's OpenBLAS and what that needs."""
+    source = pathlib.Path(importlib.util.find_spec("numpy").origin).parent.with_name("numpy.libs")
+    shutil.copytree(source, folder)
+    library, = folder.glob("libscipy_openblas*")
+    subprocess.run(["gcc", "-O1", "-o", folder / "blas", program, library, f"-Wl,-rpath-link,{folder}", "-lpthread"], check=True)
+    add_needed(folder, folder / "blas", folder)
 
 
 class Machine:
@@ -97,6 +114,7 @@ class Machine:
         subprocess.run([ROOT / "scripts/images.py", "--build", BUILD, "--to", content, "--version", "test",
                         "tide-node", "tide-power"], check=True)
         add_tensorflow(content / "tensorflow")
+        add_blas(content / "blas", content / "blas.c")
         (content / "kubeconfig").write_text(self.kubeconfig(plane))
         with open(folder / "drive", "wb") as drive:
             drive.truncate(2 << 30)  # sparse
@@ -289,6 +307,44 @@ def test_tide_kube_resizes_a_worker_threads_first_when_it_shrinks(plane, namespa
         plane.api("DELETE", path)
         chief.end()
         controller.end()
+
+
+def test_a_pod_that_knows_nothing_of_us_follows_its_limit_by_the_agent_in_a_configmap(plane, namespace, machine, tmp_path):
+    """NumPy's OpenBLAS in a program of C stands in for PyTorch, which takes minutes to begin on emulated cores (on the
+    runner it is PyTorch itself, test_inject.py). Beside it the same pod, whose ConfigMap is not there."""
+    pods, resources = Pods(plane, namespace), {"cpu": "2", "memory": "256Mi"}
+
+    def told(name):
+        address = pods.get(name)["status"].get("podIP")
+        with contextlib.suppress(OSError):
+            with socket.create_connection((address, 7000), 10) as asked:
+                return machine.runs() and asked.makefile().read().strip()
+    with installed(plane, replicas=0):
+        injector = Injector(plane, tmp_path)
+        try:
+            made = make(plane, namespace, "asks", "/blas/blas", "7000", terminationGracePeriodSeconds=1,
+                        volumes=[{"name": "blas", "hostPath": {"path": "/kube/blas"}}], container={
+                            "image": NODE_IMAGE, "imagePullPolicy": "Never", "env": [{"name": "LD_LIBRARY_PATH", "value": "/blas"}],
+                            "volumeMounts": [{"name": "blas", "mountPath": "/blas", "readOnly": True}],
+                            "resources": {"requests": resources, "limits": resources}})
+        finally:
+            injector.end()
+    assert said(made) == "main: agent, sized for 2"
+    spec = copy.deepcopy(made["spec"])
+    spec["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
+    agent, = (volume for volume in spec["volumes"] if volume["name"] == AGENT)
+    agent["configMap"]["name"] = "absent"
+    plane.must("POST", pods.path, {"metadata": {"name": "lacks"}, "spec": spec})
+    soon(lambda: told("asks") == "2 agent")
+    soon(lambda: told("lacks") == "2 alone")
+    plane.must("PATCH", f"{pods.path}/asks/resize", {"spec": {"containers": [{"name": "main", "resources": {
+        kind: {**resources, "cpu": "1"} for kind in ("requests", "limits")}}]}}, "application/strategic-merge-patch+json")
+    soon(lambda: told("asks") == "1 agent")
+    soon(lambda: machine.runs() and machine.cpu_max(made)[-1] == "100000 100000")
+    assert told("lacks") == "2 alone"
+    assert [c["restartCount"] for name in ("asks", "lacks") for c in pods.get(name)["status"]["containerStatuses"]] == [0, 0]
+    for name in ("asks", "lacks"):
+        pods.delete(name)
 
 
 class Threads:

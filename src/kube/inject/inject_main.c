@@ -145,19 +145,13 @@ static int connect_to(struct program *p, struct error *err)
     return r < 0 ? r : client_new(p->event, &access, NULL, &p->client, err);
 }
 
-static int take_agent(struct program *p, struct error *err)
+static int read_agent(const struct program *p, json_t **ret, struct error *err)
 {
     char found[PATH_MAX];
     const char *dir = given(p, OPTION_AGENT_DIR, NULL);
-    json_t *object;
     int r = dir ? 0 : preload_find(found, sizeof(found), err);
 
-    if (r == 0)
-        r = agent_files_read(dir ? dir : found, INJECT_CONFIG_MAP, &object, err);
-    if (r < 0)
-        return r;
-    p->spread = spread_new(p->client, INJECT_CONFIG_MAP, object);
-    return p->spread ? 0 : error_set(err, -ENOMEM, "out of memory");
+    return r < 0 ? r : agent_files_read(dir ? dir : found, INJECT_CONFIG_MAP, ret, err);
 }
 
 /* Whom our certificate is for, and whose it is. */
@@ -185,6 +179,7 @@ static void name_trust(struct program *p)
 
 static int run(struct program *p, struct error *err)
 {
+    json_t *agent;
     int r = sd_event_new(&p->event);
 
     signal(SIGPIPE, SIG_IGN);
@@ -192,11 +187,17 @@ static int run(struct program *p, struct error *err)
         r = ends_by_signals(p->event, false, NULL, NULL);
     if (r < 0)
         return error_set(err, r, "no event loop: %s", strerror(-r));
-    r = connect_to(p, err);
-    if (r == 0)
-        r = take_agent(p, err);
+    r = read_agent(p, &agent, err);
     if (r < 0)
         return r;
+    r = connect_to(p, err);
+    if (r < 0) {
+        json_decref(agent);
+        return r;
+    }
+    p->spread = spread_new(p->client, INJECT_CONFIG_MAP, agent);
+    if (!p->spread)
+        return error_set(err, -ENOMEM, "out of memory");
     p->webhook_options.listen = given(p, OPTION_LISTEN, ":9443");
     p->webhook_options.health = given(p, OPTION_HEALTH, "127.0.0.1:8080");
     p->webhook_options.own = given(p, OPTION_NAMESPACE, client_namespace(p->client));
