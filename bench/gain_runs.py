@@ -4,11 +4,11 @@
 
     gain_runs.py                               the curves, where they are not known, then all mixes: hours
     gain_runs.py --mixes servers,light --rounds 1
-    gain_runs.py --sides none,equal,response+idle,makespan-oracle,turnaround-oracle
+    gain_runs.py --sides none,equal,equal+leave,response,makespan-oracle,turnaround-oracle
     gain_runs.py --curves                      the curves alone: each program with 1, 2, … threads, ten seconds each
 
-none: the programs as anybody starts them. A policy's name, +idle for `idle-cores=lend`: under `tide run` and a daemon
-of their own with that policy. The oracles: the programs with fixed numbers of threads, started in an order, both by
+none: the programs as anybody starts them. A policy's name: under `tide run` and a daemon of their own with that
+policy; +leave, +lend: with that word for idle-cores. The oracles: the programs with fixed numbers of threads, started in an order, both by
 gain_mixes.oracle(). Sides of a round run one after the other, in an order that turns from round to round; what other
 programs of the machine used meanwhile is in the results. --cores N takes the first N cores; on a larger machine the mixes have
 more jobs. bench/results/gain-mixes.json is the file to send in.
@@ -33,6 +33,7 @@ HERE = harness.ROOT / "bench"
 TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
 SIDES = ("none", "equal", "makespan-oracle", "turnaround-oracle")
 CURVE_S, LIMIT_S = 10, 1800
+SYSTEM = pathlib.Path("/run/tide")
 OTHER_USER = "nobody"
 
 
@@ -133,11 +134,21 @@ def used_s():
 
 
 def as_user(job):
-    """What makes a command another user's."""
+    """What makes a command another user's, who may read our interpreters wherever they are."""
     if not job.user:
         return []
-    other = pwd.getpwnam(OTHER_USER)
-    return ["setpriv", f"--reuid={other.pw_uid}", f"--regid={other.pw_gid}", "--clear-groups"]
+    other, rights = pwd.getpwnam(OTHER_USER), "+dac_override,+dac_read_search"
+    return ["setpriv", f"--reuid={other.pw_uid}", f"--regid={other.pw_gid}", "--clear-groups", f"--inh-caps={rights}",
+            f"--ambient-caps={rights}"]
+
+
+def cannot_run(mix):
+    """Why not, or None."""
+    if mixes.MIXES[mix].users > 1 and os.geteuid():
+        return "two users need root"
+    if mixes.MIXES[mix].users > 1 and (SYSTEM / "api.sock").exists():
+        return f"two users need the machine's own daemon, and one runs in {SYSTEM} already"
+    return None
 
 
 def steps(job, more=()):
@@ -164,18 +175,20 @@ def stock(run, jobs, schedule):
 def under(run, jobs, policy):
     """The daemon has its lifetime within the run, as one that somebody's first `tide run` starts."""
     name, _, idle = policy.partition("+")
-    run.bench.folder.chmod(0o755)
-    daemon = subprocess.Popen([str(harness.BUILD / "tided"), "--dir", str(run.bench.run_dir), "--policy", name,
-                               "--idle-cores", "lend" if idle else "leave"], env=run.bench.tide_env,
+    env, folder = run.bench.tide_env, run.bench.run_dir
+    if any(job.user for job in jobs):  # only the machine's daemon has several users' jobs
+        env, folder = {key: value for key, value in env.items() if key != "TIDE_DIR"}, SYSTEM
+    daemon = subprocess.Popen([str(harness.BUILD / "tided"), "--dir", str(folder), "--policy", name,
+                               *(["--idle-cores", idle] if idle else [])], env=env,
                               stdin=subprocess.DEVNULL, stderr=open(run.bench.folder / "tided.log", "w", encoding="utf-8"))
     try:
         end = time.monotonic() + 30
-        while not (run.bench.run_dir / "api.sock").exists():
+        while not (folder / "api.sock").exists():
             if daemon.poll() is not None or time.monotonic() > end:
                 raise RuntimeError((run.bench.folder / "tided.log").read_text()[-2000:])
             time.sleep(0.02)
         run.go(jobs, at_once, lambda i: run.start(
-            i, [*as_user(jobs[i]), harness.TIDE, "run", "--name", jobs[i].name, "--", *steps(jobs[i])], run.bench.tide_env))
+            i, [*as_user(jobs[i]), harness.TIDE, "run", "--name", jobs[i].name, "--", *steps(jobs[i])], env))
     finally:
         daemon.send_signal(signal.SIGTERM)
         daemon.wait(30)
@@ -259,8 +272,8 @@ def main():
         return
     runs = harness.saved_runs("gain-mixes")
     for mix in chosen:
-        if mixes.MIXES[mix].users > 1 and os.geteuid():
-            print(f"{mix}: left out: two users need root")
+        if why := cannot_run(mix):
+            print(f"{mix}: left out: {why}")
             continue
         first = 1 + max((of["round"] for of in runs if (of["mix"], of["cores"]) == (mix, args.cores)), default=0)
         for number in range(first, first + args.rounds):
