@@ -154,13 +154,21 @@ uint64_t requests_begin(void);
 void requests_end(uint64_t began_ns);
 
 /*
- * A thread of the program is in a call of a runtime that may answer a request. The call counts
- * where calls are wanted and it is within no other of its thread. @began_ns: what begin() has
- * returned.
+ * A thread of the program is in a call of the runtime @source that may answer a request. The call
+ * counts where calls are wanted, it is within no other of its thread, and @answers says so (NULL:
+ * each does). @began_ns: what begin() has returned.
  */
-bool requests_want_calls(void);
-uint64_t requests_call_begin(void);
+bool requests_want_calls(enum proto_requests source);
+uint64_t requests_call_begin(enum proto_requests source, bool (*answers)(void));
 void requests_call_end(uint64_t began_ns);
+/*
+ * For @answers of a runtime that trains, too: this call trains nothing by itself. A thread that has
+ * computed gradients does not serve, nor does a process that has (@trains) before it has made some
+ * calls, which show that it serves; a validation before a training is over by then. These first
+ * calls do not count; they are the slow ones of its beginning.
+ */
+bool requests_serves(bool trains);
+extern __thread bool requests_trained; /* this thread has */
 /* The same in two steps, where the call returns before it is answered, on any thread. */
 void requests_call_left(void);
 void requests_call_answered(uint64_t began_ns);
@@ -171,8 +179,9 @@ uint64_t requests_due_ns(void);
 /* Control thread: fills in all but the header; requests_told() with it says what became of it. */
 void requests_read(uint64_t now_ns, struct proto_latency *ret);
 void requests_told(const struct proto_latency *told, bool sent);
-void requests_untold(void);           /* control thread: a daemon that knows nothing yet … */
-void requests_wanted(bool calls_too); /* … and whether it wants calls, too */
+void requests_untold(void); /* control thread: a daemon that knows nothing yet … */
+/* … the sources that it understands, a bit each, and whether it wants calls. */
+void requests_wanted(uint32_t sources, bool calls_too);
 void requests_after_fork(void);
 
 /* ---- process/resolve.c ---- */

@@ -70,9 +70,10 @@ enum proto_feature {
     /* Calls of runtimes are wanted as requests, where the program tells none: the job has a
      * promise. A WELCOME follows where that changes. */
     PROTO_FEATURE_CALLS = 1 << 2,
+    PROTO_FEATURE_SOURCES = 1 << 3, /* requests of PyTorch and TensorFlow, too */
 };
 
-#define PROTO_FEATURES (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY)
+#define PROTO_FEATURES (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY | PROTO_FEATURE_SOURCES)
 
 struct proto_header {
     uint32_t magic;
@@ -159,17 +160,20 @@ struct proto_heartbeat {
     char unit[PROTO_SHORT_MAX]; /* "steps" */
 };
 
-/* Where requests come from. */
+/* Where requests come from: the program, or calls of a runtime (only with PROTO_FEATURE_CALLS). A
+ * further source needs a feature of its own, as an unknown one ends the connection. */
 enum proto_requests {
     PROTO_REQUESTS_TOLD, /* by the program */
-    PROTO_REQUESTS_ONNX, /* calls of ONNX Runtime; only with PROTO_FEATURE_CALLS; a further source
-                            needs a feature of its own, as an unknown one ends the connection */
+    PROTO_REQUESTS_ONNX,
+    PROTO_REQUESTS_PYTORCH,    /* with PROTO_FEATURE_SOURCES … */
+    PROTO_REQUESTS_TENSORFLOW, /* … as well */
     PROTO_REQUESTS_MAX
 };
 
 /*
- * Requests of the process, counted from its beginning; a child of fork() counts its own, and so
- * does each source. Ten times a second while requests end or are in flight, and at once when many
+ * Requests of the process, counted from its beginning; a child of fork() counts its own. Told ones
+ * and calls have counts of their own; those of all runtimes are one, and the source is the runtime
+ * of the first call. Ten times a second while requests end or are in flight, and at once when many
  * more are in flight than the last message said; no message otherwise. Only with
  * PROTO_FEATURE_LATENCY.
  */

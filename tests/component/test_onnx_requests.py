@@ -3,13 +3,12 @@
 
 TIDE_PYTHON_TORCH names a Python that has ONNX Runtime, too.
 """
-import os
 import pathlib
-import subprocess
 
 import pytest
 
 import program as programs
+from calls import counts, latency, promise, say
 from conftest import ROOT
 from daemon import eventually
 from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
@@ -27,21 +26,6 @@ def server(run, build_dir):  # noqa: F811
     started.expect("begun")
     eventually(lambda: started.ask("seen()") == "True")
     return started
-
-
-def latency(started):
-    return started.job()["latency"] or {"requests": 0, "in_flight": 0}
-
-
-def counts(started, requests):
-    """All have ended."""
-    eventually(lambda: latency(started)["requests"] >= requests and latency(started)["in_flight"] == 0)
-    assert latency(started)["requests"] == requests
-
-
-def say(build_dir, started, *words):
-    return subprocess.run([build_dir / "tide", *words], env={**os.environ, "TIDE_DIR": str(started.tided.dir)}, check=True,
-                          capture_output=True, text=True).stdout
 
 
 def test_each_call_is_a_request_that_took_as_long(server, build_dir):
@@ -142,12 +126,11 @@ def test_without_a_promise_the_module_is_not_touched(run):  # noqa: F811
     started.shown()
     started.tell("import capi; c = capi.Session(layers())")
     assert started.ask("seen()") == started.ask("c.seen()") == "False" and started.job()["latency"] is None
-    job = f"/v1/jobs/{started.job()['id']}"
-    assert started.tided.api("PATCH", job, {"slo": "p99=50ms"})[0] == 200
+    promise(started, "p99=50ms")
     eventually(lambda: started.ask("seen()") == started.ask("c.seen()") == "True")
     started.ask(f"timed(4, lambda: {RUN})")
     counts(started, 4)
-    assert started.tided.api("PATCH", job, {"slo": None})[0] == 200
+    promise(started, None)
     eventually(lambda: (before := latency(started)["requests"], started.ask(f"timed(1, lambda: {RUN})"), started.ask("time.sleep(0.3)"))
                and latency(started)["requests"] == before)
     started.end()

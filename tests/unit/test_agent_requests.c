@@ -286,18 +286,20 @@ static void a_program_that_ends_what_never_began_is_told_as_the_protocol_wants(v
 
 /* ---- calls of a runtime ---- */
 
+#define ALL ((1u << PROTO_REQUESTS_MAX) - 1)
+
 static void calls_are_requests_where_the_daemon_wants_them(void **state)
 {
     struct proto_latency m;
-    uint64_t began = requests_call_begin();
+    uint64_t began = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
 
     assert_true(began == 0); /* nobody does */
-    requests_wanted(true);
+    requests_wanted(ALL, true);
     pass(1);
     requests_call_end(began);
     assert_true(requests_due_ns() == UINT64_MAX);
     for (unsigned i = 1; i <= 3; i++) {
-        began = requests_call_begin();
+        began = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
         assert_true(began == now_ns);
         pass(5);
         requests_call_end(began);
@@ -306,10 +308,10 @@ static void calls_are_requests_where_the_daemon_wants_them(void **state)
     assert_int_equal(m.source, PROTO_REQUESTS_ONNX);
     assert_int_equal(m.ended, 3);
     assert_int_equal(m.bucket[latency_bucket(5 * NS_PER_MS)], 3);
-    began = requests_call_begin();
-    requests_wanted(false);
+    began = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
+    requests_wanted(ALL, false);
     requests_call_end(began); /* it is not in flight for ever */
-    requests_call_end(requests_call_begin());
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_ONNX, NULL));
     m = tell(true);
     assert_int_equal(m.begun, 4);
     assert_int_equal(m.ended, 4);
@@ -320,11 +322,11 @@ static void a_call_within_a_call_is_none(void **state)
     uint64_t outer, inner;
     struct proto_latency m;
 
-    requests_wanted(true);
-    outer = requests_call_begin();
+    requests_wanted(ALL, true);
+    outer = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     pass(1);
     for (unsigned i = 0; i < 3; i++) {
-        inner = requests_call_begin();
+        inner = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
         pass(1);
         requests_call_end(inner);
     }
@@ -340,10 +342,10 @@ static void a_call_that_returns_before_its_answer_is_in_flight_until_then(void *
     uint64_t first, second;
     struct proto_latency m;
 
-    requests_wanted(true);
-    first = requests_call_begin();
+    requests_wanted(ALL, true);
+    first = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     requests_call_left();
-    second = requests_call_begin(); /* not within the first */
+    second = requests_call_begin(PROTO_REQUESTS_ONNX, NULL); /* not within the first */
     requests_call_left();
     assert_int_equal(tell(true).begun, 2);
     pass(7);
@@ -360,13 +362,13 @@ static void as_soon_as_the_program_tells_one_calls_are_none(void **state)
     uint64_t warming, request;
     struct proto_latency m;
 
-    requests_wanted(true);
-    requests_call_end(requests_call_begin());
-    warming = requests_call_begin();
+    requests_wanted(ALL, true);
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_ONNX, NULL));
+    warming = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     assert_int_equal(tell(true).source, PROTO_REQUESTS_ONNX);
     request = requests_begin();
     requests_call_end(warming);
-    requests_call_end(requests_call_begin());
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_ONNX, NULL));
     m = tell(true);
     assert_int_equal(m.source, PROTO_REQUESTS_TOLD);
     assert_int_equal(m.begun, 1);
@@ -378,10 +380,81 @@ static void as_soon_as_the_program_tells_one_calls_are_none(void **state)
     assert_true(requests_due_ns() == UINT64_MAX);
 }
 
+static bool yes(void)
+{
+    return true;
+}
+
+static bool no(void)
+{
+    return false;
+}
+
+static void a_call_that_answers_nothing_is_none_nor_are_those_within(void **state)
+{
+    uint64_t training, inner;
+
+    requests_wanted(ALL, true);
+    training = requests_call_begin(PROTO_REQUESTS_PYTORCH, no);
+    inner = requests_call_begin(PROTO_REQUESTS_PYTORCH, yes);
+    assert_true(training == 0 && inner == 0);
+    requests_call_end(inner);
+    requests_call_end(training);
+    assert_true(requests_due_ns() == UINT64_MAX);
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_PYTORCH, yes));
+    assert_int_equal(tell(true).begun, 1);
+}
+
+static void a_process_serves_after_some_calls_unless_it_has_trained_before(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 100; i++)
+        assert_false(requests_serves(true));
+    for (unsigned i = 0; i < 8; i++)
+        assert_false(requests_serves(false));
+    assert_true(requests_serves(false));
+    assert_true(requests_serves(true)); /* in another thread */
+    requests_trained = true;
+    assert_false(requests_serves(true));
+    requests_trained = false;
+}
+
+static void calls_of_two_runtimes_count_together_and_have_the_firsts_name(void **state)
+{
+    struct proto_latency m;
+
+    requests_wanted(ALL, true);
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL));
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_ONNX, NULL));
+    m = tell(true);
+    assert_int_equal(m.source, PROTO_REQUESTS_PYTORCH);
+    assert_int_equal(m.ended, 2);
+}
+
+static void an_older_daemon_hears_of_sources_that_it_knows(void **state)
+{
+    uint64_t began;
+
+    requests_wanted(1u << PROTO_REQUESTS_ONNX, true);
+    assert_false(requests_want_calls(PROTO_REQUESTS_PYTORCH));
+    assert_true(requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL) == 0);
+    requests_call_end(0);
+    assert_true(requests_want_calls(PROTO_REQUESTS_ONNX));
+    requests_wanted(ALL, true);
+    began = requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL);
+    pass(100);
+    assert_true(due());
+    requests_wanted(1u << PROTO_REQUESTS_ONNX, true); /* it comes back as an older one */
+    assert_false(due());
+    requests_call_end(began);
+    requests_end(requests_begin());
+    assert_true(due());
+}
+
 static void the_programs_first_request_is_told_though_as_many_calls_have_ended(void **state)
 {
-    requests_wanted(true);
-    requests_call_end(requests_call_begin());
+    requests_wanted(ALL, true);
+    requests_call_end(requests_call_begin(PROTO_REQUESTS_ONNX, NULL));
     tell(true);
     requests_end(requests_begin());
     pass(100);
@@ -443,6 +516,12 @@ int main(void)
         cmocka_unit_test_setup(no_request_is_lost_between_threads, setup),
         cmocka_unit_test_setup(calls_are_requests_where_the_daemon_wants_them, setup),
         cmocka_unit_test_setup(a_call_within_a_call_is_none, setup),
+        cmocka_unit_test_setup(a_call_that_answers_nothing_is_none_nor_are_those_within, setup),
+        cmocka_unit_test_setup(a_process_serves_after_some_calls_unless_it_has_trained_before,
+                               setup),
+        cmocka_unit_test_setup(calls_of_two_runtimes_count_together_and_have_the_firsts_name,
+                               setup),
+        cmocka_unit_test_setup(an_older_daemon_hears_of_sources_that_it_knows, setup),
         cmocka_unit_test_setup(a_call_that_returns_before_its_answer_is_in_flight_until_then,
                                setup),
         cmocka_unit_test_setup(as_soon_as_the_program_tells_one_calls_are_none, setup),

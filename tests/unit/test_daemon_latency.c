@@ -162,6 +162,17 @@ static void calls_of_a_process_are_none_where_another_tells_requests(void **stat
     assert_int_equal(job.latency.seconds, 0);
 }
 
+static void calls_of_two_runtimes_in_two_processes_count_together(void **state)
+{
+    said[0].source = PROTO_REQUESTS_PYTORCH;
+    said[1].source = PROTO_REQUESTS_ONNX;
+    tell(0, BEGIN, 5, 20, 1);
+    tell(1, BEGIN + MS(100), 2, 80, 1);
+    assert_int_equal(job.latency.source, PROTO_REQUESTS_PYTORCH);
+    assert_int_equal(window(BEGIN + MS(110)).ended, 7);
+    assert_int_equal(window(BEGIN + MS(110)).in_flight, 2);
+}
+
 static void a_process_that_begins_to_tell_counts_from_zero(void **state)
 {
     job.created_ns = BEGIN - 1; /* also under a daemon that has met it */
@@ -189,6 +200,7 @@ int main(void)
         T(what_an_earlier_daemon_counted_does_not_count_again),
         T(counts_of_buckets_may_wrap),
         T(calls_of_a_process_are_none_where_another_tells_requests),
+        T(calls_of_two_runtimes_in_two_processes_count_together),
         T(a_process_that_begins_to_tell_counts_from_zero),
     };
 

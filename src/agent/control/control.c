@@ -102,7 +102,7 @@ static void hang_up(uint64_t now_ns)
     control.ack_pending = false;
     control.next_connect_ns = now_ns + RECONNECT_NS;
     memset(control.described, 0, sizeof(control.described));
-    requests_wanted(false);
+    requests_wanted(0, false);
     core_daemon_gone();
 }
 
@@ -354,6 +354,13 @@ static uint64_t clamp_ms(uint32_t ms)
     return (ms < LEASE_MIN_MS ? LEASE_MIN_MS : ms > LEASE_MAX_MS ? LEASE_MAX_MS : ms) * NS_PER_MS;
 }
 
+/* Where requests may come from, for the daemon: a bit for each enum proto_requests. */
+static uint32_t sources(void)
+{
+    return control.features & PROTO_FEATURE_SOURCES ? (1u << PROTO_REQUESTS_MAX) - 1
+                                                    : 1u << PROTO_REQUESTS_ONNX;
+}
+
 static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
 {
     bool again = control.welcomed && w->epoch == control.epoch; /* it knows what it was told */
@@ -369,7 +376,7 @@ static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
         core_local_again();
         requests_untold();
     }
-    requests_wanted(control.features & PROTO_FEATURE_CALLS);
+    requests_wanted(sources(), control.features & PROTO_FEATURE_CALLS);
     send_backends(now_ns);
     send_heartbeat(now_ns);
 }

@@ -3,9 +3,9 @@
  * Requests that the program serves, as it tells them by tide_request_begin() and
  * tide_request_end(): how many are in flight, and how long they took. While it tells none, a call
  * of a runtime that answers one (ONNX Runtime's Run) is taken for a request, if the daemon wants
- * that: the outermost of its thread. The program's threads only add to atomics. One of them wakes
- * the control thread when more are in flight than the daemon thinks by far, at most once for each
- * message.
+ * that: the outermost of its thread. Calls of several runtimes are counted together. The program's
+ * threads only add to atomics. One of them wakes the control thread when more are in flight than
+ * the daemon thinks by far, at most once for each message.
  */
 #include "agent/agent.h"
 
@@ -19,9 +19,11 @@
 #define URGENT_NS (10 * NS_PER_MS)  /* … when many more are in flight than the last one said */
 #define TRIES     64                /* to read two counts of the same moment */
 
+#define CALLS_FIRST 8 /* that do not count, of a runtime that trains, too */
+
 #define LINE __attribute__((aligned(64)))
 
-/* Requests of one source. */
+/* Requests that are told, or those that are calls. */
 struct counts {
     /* each request writes these */
     LINE _Atomic uint64_t begun;
@@ -31,16 +33,19 @@ struct counts {
 };
 
 static struct requests {
-    struct counts of[PROTO_REQUESTS_MAX];
+    struct counts told, called;
     /* each request reads these */
-    LINE _Atomic bool urgent; /* the control thread has been woken for a message */
-    _Atomic bool tells;       /* the program has told one: calls are none */
-    _Atomic bool wanted;      /* calls are, by the daemon */
-    _Atomic uint32_t told;    /* in flight, by the last message … */
+    LINE _Atomic bool urgent;   /* the control thread has been woken for a message */
+    _Atomic bool tells;         /* the program has told one: calls are none */
+    _Atomic uint32_t wanted;    /* by the daemon: runtimes whose calls are, a bit each */
+    _Atomic uint32_t first;     /* calls that show that the process serves, up to CALLS_FIRST */
+    _Atomic uint32_t runtime;   /* of the first call; 0: none yet */
+    _Atomic uint32_t in_flight; /* by the last message … */
     _Atomic uint32_t told_most;
     _Atomic uint64_t told_ns; /* … and its time; 0: none */
     uint64_t since_ns;        /* a child of fork(): what began before is its parent's */
     /* control thread */
+    uint32_t sources; /* that the daemon understands, a bit each; the program's word is always */
     uint64_t told_ended;
     uint32_t told_source;
     uint64_t retry_ns; /* no message before; 0: the last one was sent */
@@ -48,6 +53,7 @@ static struct requests {
 
 /* Calls that the thread is in, each within the one before. */
 static __thread unsigned calls __attribute__((tls_model("initial-exec")));
+__thread bool requests_trained __attribute__((tls_model("initial-exec")));
 
 static uint32_t in_flight(uint64_t begun, uint64_t ended)
 {
@@ -70,7 +76,8 @@ static uint32_t known(uint64_t now_ns)
 {
     uint64_t told_ns = atomic_load_explicit(&requests.told_ns, memory_order_relaxed);
 
-    return atomic_load_explicit(now_ns - told_ns < PERIOD_NS ? &requests.told_most : &requests.told,
+    return atomic_load_explicit(now_ns - told_ns < PERIOD_NS ? &requests.told_most
+                                                             : &requests.in_flight,
                                 memory_order_relaxed);
 }
 
@@ -105,23 +112,40 @@ uint64_t requests_begin(void)
 {
     if (!atomic_load_explicit(&requests.tells, memory_order_relaxed))
         atomic_store(&requests.tells, true);
-    return begin(&requests.of[PROTO_REQUESTS_TOLD]);
+    return begin(&requests.told);
 }
 
 void requests_end(uint64_t began_ns)
 {
-    end(&requests.of[PROTO_REQUESTS_TOLD], began_ns);
+    end(&requests.told, began_ns);
 }
 
-bool requests_want_calls(void)
+bool requests_want_calls(enum proto_requests source)
 {
-    return atomic_load_explicit(&requests.wanted, memory_order_relaxed) &&
+    return (atomic_load_explicit(&requests.wanted, memory_order_relaxed) >> source & 1) &&
            !atomic_load_explicit(&requests.tells, memory_order_relaxed);
 }
 
-uint64_t requests_call_begin(void)
+uint64_t requests_call_begin(enum proto_requests source, bool (*answers)(void))
 {
-    return calls++ == 0 && requests_want_calls() ? begin(&requests.of[PROTO_REQUESTS_ONNX]) : 0;
+    uint32_t none = 0;
+
+    if (calls++ > 0 || !requests_want_calls(source) || (answers && !answers()))
+        return 0;
+    if (!atomic_load_explicit(&requests.runtime, memory_order_relaxed))
+        atomic_compare_exchange_strong(&requests.runtime, &none, source);
+    return begin(&requests.called);
+}
+
+bool requests_serves(bool trains)
+{
+    if (requests_trained)
+        return false;
+    if (atomic_load_explicit(&requests.first, memory_order_relaxed) >= CALLS_FIRST)
+        return true;
+    if (!trains)
+        atomic_fetch_add(&requests.first, 1);
+    return false;
 }
 
 void requests_call_left(void)
@@ -132,7 +156,7 @@ void requests_call_left(void)
 void requests_call_answered(uint64_t began_ns)
 {
     if (began_ns)
-        end(&requests.of[PROTO_REQUESTS_ONNX], began_ns);
+        end(&requests.called, began_ns);
 }
 
 void requests_call_end(uint64_t began_ns)
@@ -145,7 +169,12 @@ void requests_call_end(uint64_t began_ns)
 
 static enum proto_requests source(void)
 {
-    return atomic_load(&requests.tells) ? PROTO_REQUESTS_TOLD : PROTO_REQUESTS_ONNX;
+    return atomic_load(&requests.tells) ? PROTO_REQUESTS_TOLD : atomic_load(&requests.runtime);
+}
+
+static struct counts *counts_of(enum proto_requests source)
+{
+    return source == PROTO_REQUESTS_TOLD ? &requests.told : &requests.called;
 }
 
 /*
@@ -178,9 +207,11 @@ uint64_t requests_due_ns(void)
     uint64_t told_ns = atomic_load(&requests.told_ns), due_ns = UINT64_MAX, ended;
     enum proto_requests from = source();
 
+    if (from != PROTO_REQUESTS_TOLD && !(requests.sources >> from & 1))
+        return UINT64_MAX;
     if (atomic_load(&requests.urgent))
         due_ns = told_ns + URGENT_NS;
-    else if (count(&requests.of[from], &ended) > 0 || ended != requests.told_ended ||
+    else if (count(counts_of(from), &ended) > 0 || ended != requests.told_ended ||
              (ended > 0 && from != requests.told_source))
         due_ns = told_ns + PERIOD_NS;
     return due_ns > requests.retry_ns ? due_ns : requests.retry_ns;
@@ -193,7 +224,7 @@ void requests_read(uint64_t now_ns, struct proto_latency *ret)
 
     atomic_store(&requests.urgent, false); /* first: what begins from now on may be missing below */
     ret->source = source();
-    c = &requests.of[ret->source];
+    c = counts_of(ret->source);
     now = count(c, &ret->ended);
     for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
         ret->bucket[b] = atomic_load_explicit(&c->bucket[b], memory_order_relaxed);
@@ -207,14 +238,14 @@ void requests_read(uint64_t now_ns, struct proto_latency *ret)
 void requests_told(const struct proto_latency *told, bool sent)
 {
     if (!sent) {
-        raise_most(&requests.of[told->source], told->most_in_flight);
+        raise_most(counts_of(told->source), told->most_in_flight);
         requests.retry_ns = told->now_ns + PERIOD_NS;
         return;
     }
     requests.retry_ns = 0;
     requests.told_ended = told->ended;
     requests.told_source = told->source;
-    atomic_store(&requests.told, (uint32_t)(told->begun - told->ended));
+    atomic_store(&requests.in_flight, (uint32_t)(told->begun - told->ended));
     atomic_store(&requests.told_most, told->most_in_flight);
     atomic_store(&requests.told_ns, told->now_ns);
 }
@@ -226,9 +257,10 @@ void requests_untold(void)
     requests_told(&nothing, true);
 }
 
-void requests_wanted(bool calls_too)
+void requests_wanted(uint32_t sources, bool calls_too)
 {
-    atomic_store(&requests.wanted, calls_too);
+    requests.sources = sources;
+    atomic_store(&requests.wanted, calls_too ? sources : 0);
 }
 
 void requests_after_fork(void)

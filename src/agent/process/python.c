@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,6 +17,8 @@
 
 #define LONG_NS     (50 * NS_PER_MS)
 #define ANSWERS_MAX 8
+
+#define ERRAND_TRIES 1200 /* at ten a second: an import that takes longer has failed */
 
 bool python_is_here(void)
 {
@@ -45,6 +48,26 @@ bool python_call_soon(int (*fn)(void *), void *arg)
         add = (add_fn)dlsym(RTLD_DEFAULT, "Py_AddPendingCall");
     }
     return add && is_initialized() && add(fn, arg) == 0;
+}
+
+static int run_errand(void *arg)
+{
+    struct python_errand *e = arg;
+    int saved = errno;
+
+    if (!atomic_load(&e->done) && python_prepare() && !python_imports(e->package) &&
+        (e->run() || ++e->tries == ERRAND_TRIES))
+        atomic_store(&e->done, true);
+    atomic_store(&e->asked, false);
+    errno = saved;
+    return 0;
+}
+
+void python_errand(struct python_errand *e)
+{
+    if (!atomic_load(&e->done) && !atomic_exchange(&e->asked, true) &&
+        !python_call_soon(run_errand, e))
+        atomic_store(&e->asked, false);
 }
 
 /* Reads a file of the main thread. */
@@ -347,4 +370,120 @@ bool python_replace(const char *module, const char *type, const char *name, pyth
         api.release(before);
     api.restore(error[0], error[1], error[2]); /* instead of one of ours */
     return done;
+}
+
+/* ---- functions of the program's classes ---- */
+
+#define VECTORCALL_AT 56  /* tp_vectorcall_offset in a type, where Python is older than 3.12 */
+#define OFFSET_MAX    256 /* of the pointer in a function, by far */
+
+static struct {
+    void *type; /* of functions written in Python */
+    void *(*call)(void *callable);
+    void (*keep)(void *object);
+    /* since Python 3.12 */
+    python_function_fn (*held)(void *function);
+    void (*set)(void *function, python_function_fn fn);
+    /* What all functions hold; known before where Python is older. */
+    python_function_fn stock;
+} functions;
+
+#define FIND_FUNCTION(member, name)                                                                \
+    ((functions.member = (__typeof__(functions.member))dlsym(RTLD_DEFAULT, name)) != NULL)
+
+static bool prepare_functions(void)
+{
+    if (!FIND_METHOD(type_of, "PyObject_Type") || !FIND_FUNCTION(type, "PyFunction_Type") ||
+        !FIND_FUNCTION(call, "PyObject_CallNoArgs") || !FIND_FUNCTION(keep, "Py_IncRef"))
+        return false;
+    return FIND_FUNCTION(set, "PyFunction_SetVectorcall")
+               ? FIND_FUNCTION(held, "PyVectorcall_Function")
+               : FIND_FUNCTION(stock, "_PyFunction_Vectorcall");
+}
+
+void *python_call_function(void *function, void *const *args, size_t n, void *names)
+{
+    return functions.stock(function, args, n, names);
+}
+
+/* Where @function holds its pointer, by its type; NULL: it holds another one than stock's. */
+static python_function_fn *place_of(void *function)
+{
+    uintptr_t at = *(const uintptr_t *)((const char *)functions.type + VECTORCALL_AT);
+    python_function_fn *place = (python_function_fn *)((char *)function + at);
+
+    return at > 0 && at < OFFSET_MAX && at % sizeof(void *) == 0 && *place == functions.stock
+               ? place
+               : NULL;
+}
+
+/* @new: one that nobody has changed. With the GIL and no pending error. */
+static bool take_function(void *function, void *new, python_function_fn ours)
+{
+    python_function_fn *place, held;
+
+    if (functions.set) {
+        held = functions.held(function);
+        if (!held || held != functions.held(new))
+            return false;
+        functions.stock = held;
+        functions.set(function, ours);
+        return true;
+    }
+    place = place_of(function);
+    if (place)
+        *place = ours;
+    return place != NULL;
+}
+
+bool python_replace_function(const char *module, const char *type, const char *name,
+                             python_function_fn ours)
+{
+    void *error[3], *class, *function, *new;
+    bool done = false;
+
+    if (!atomic_load(&api.ready) || !api.has_gil() || !prepare_functions())
+        return false;
+    api.fetch(&error[0], &error[1], &error[2]);
+    class = find(module, type);
+    function = class ? api.attribute(class, name) : NULL;
+    new = class ? api.attribute(class, "__init__") : NULL;
+    if (is_of(function, functions.type) && is_of(new, functions.type))
+        done = take_function(function, new, ours);
+    if (function)
+        api.release(function);
+    if (new)
+        api.release(new);
+    api.restore(error[0], error[1], error[2]); /* instead of one of ours */
+    return done;
+}
+
+void *python_keep(const char *module, const char *name)
+{
+    void *error[3], *found = NULL;
+
+    if (!atomic_load(&api.ready) || !api.has_gil() || !prepare_functions())
+        return NULL;
+    api.fetch(&error[0], &error[1], &error[2]);
+    found = find(module, name);
+    if (found)
+        functions.keep(found);
+    api.restore(error[0], error[1], error[2]);
+    return found;
+}
+
+int python_ask(void *callable)
+{
+    void *error[3], *said = functions.call(callable);
+    int truth = said ? api.is_true(said) : -1;
+
+    if (said)
+        api.release(said);
+    if (truth < 0) {
+        api.fetch(&error[0], &error[1], &error[2]);
+        for (unsigned i = 0; i < 3; i++)
+            if (error[i])
+                api.release(error[i]);
+    }
+    return truth;
 }

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -23,6 +24,21 @@ bool python_has_gil(void);
  * may run in the child of a fork too, whose queue of calls is a copy.
  */
 bool python_call_soon(int (*fn)(void *), void *arg);
+
+/*
+ * Something to do once at a safe point, when the program is not at "import @package". @run: the
+ * main thread, with the GIL and after python_prepare(); false: not yet, again in a moment.
+ */
+struct python_errand {
+    const char *package;
+    bool (*run)(void);
+    _Atomic bool asked; /* for a safe point; false in the child of a fork */
+    _Atomic bool done;
+    unsigned tries;
+};
+
+/* Sees to it, unless it is done, or was tried for minutes. Control thread, each tick. */
+void python_errand(struct python_errand *e);
 
 /*
  * The process's main thread sleeps in a system call, since an earlier call of this function some
@@ -73,6 +89,30 @@ void *python_call(void *original, void *const *args, ptrdiff_t n, void *names);
  */
 bool python_replace(const char *module, const char *type, const char *name,
                     python_method_fn method);
+
+/*
+ * In place of a function that is written in Python: calls @function with the same arguments, by
+ * python_call_function(), and returns what that has returned. Threads of the program, with the GIL.
+ */
+typedef void *(*python_function_fn)(void *function, void *const *args, size_t n, void *names);
+void *python_call_function(void *function, void *const *args, size_t n, void *names);
+
+/*
+ * From now on the interpreter calls @ours where it is to call the function @name of @type in
+ * @module through its pointer (vectorcall), as it does where an object is called whose __call__ it
+ * is. That pointer alone changes: nothing that a program or torch.compile can see. With the GIL, at
+ * a safe point; keeps the error. Lasts as long as the process. Returns false, and changes nothing,
+ * where there is no such function, or somebody has been there before.
+ */
+bool python_replace_function(const char *module, const char *type, const char *name,
+                             python_function_fn ours);
+
+/* The object @name of @module, kept for good; NULL: there is none. As above. */
+void *python_keep(const char *module, const char *name);
+
+/* Whether what @callable returns without arguments is true; -1: it has raised something, which is
+ * dropped. With the GIL, after one of the two functions above, and without a pending error. */
+int python_ask(void *callable);
 
 /* Copies the text @name of @module; "" when there is none. With the GIL; keeps the error. */
 void python_text(const char *module, const char *name, char *to, size_t size);

@@ -51,7 +51,14 @@ bool job_field_right(enum job_field field)
 
 const char *job_text_calls(const json_t *latency)
 {
-    return strcmp(member_text(latency, "source"), "onnxruntime") == 0 ? "ONNX Runtime" : NULL;
+    static const char *const runtimes[][2] = {
+        {"onnxruntime", "ONNX Runtime"}, {"pytorch", "PyTorch"}, {"tensorflow", "TensorFlow"}};
+    const char *source = member_text(latency, "source");
+
+    for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)
+        if (strcmp(source, runtimes[i][0]) == 0)
+            return runtimes[i][1];
+    return NULL;
 }
 
 bool job_text_waits(const json_t *job)

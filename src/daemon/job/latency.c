@@ -98,14 +98,14 @@ static void find_base(struct process *p, const struct proto_latency *m)
     memcpy(seen->bucket, m->bucket, sizeof(seen->bucket));
 }
 
-/* Returns whether @m counts. The program's word replaces what calls of a runtime seemed to say. */
+/* Returns whether @m counts. The program's word replaces what calls seemed to say. */
 static bool take_source(struct process *p, const struct proto_latency *m)
 {
     struct job *j = p->job;
 
     if (j->latency.since_ns == 0)
         j->latency.source = m->source;
-    if (j->latency.source == m->source)
+    if ((j->latency.source == PROTO_REQUESTS_TOLD) == (m->source == PROTO_REQUESTS_TOLD))
         return true;
     if (m->source != PROTO_REQUESTS_TOLD)
         return false;

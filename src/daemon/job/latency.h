@@ -25,7 +25,8 @@ struct process_latency {
 
 /*
  * Part of each job: what ended in the present second and in the one before. As soon as one of its
- * processes tells requests, those that are calls of a runtime, of any process, are none.
+ * processes tells requests, those that are calls of a runtime, of any process, are none. Calls of
+ * several runtimes count together; the source is the first one's.
  */
 struct job_latency {
     enum proto_requests source;

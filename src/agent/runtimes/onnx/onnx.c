@@ -28,8 +28,6 @@ struct onnx_state onnx;
 
 static char version[PROTO_SHORT_MAX];
 static _Atomic bool versioned; /* it has been read, for good */
-static _Atomic bool in_python; /* the module knows the version */
-static _Atomic bool asked;     /* for a safe point of Python */
 static uint64_t quiet_until_ns;
 
 void onnx_fix(const char *note)
@@ -147,7 +145,7 @@ static void read_name(const struct object *o)
     const char *number = object_file(o) + strlen(LIBRARY);
 
     if (is_module(o)) {
-        atomic_store(&in_python, true);
+        atomic_store(&onnx.in_python, true);
         return;
     }
     atomic_store(&onnx.has_library, true);
@@ -204,37 +202,15 @@ __attribute__((constructor)) static void begin_if_linked(void)
 
 /* ---- Python's main thread, between two bytecodes ---- */
 
-static void read_version(void)
+static bool read_version(void)
 {
     python_text("onnxruntime", "__version__", version, sizeof(version));
     atomic_store(&versioned, true);
     agent_notify();
+    return true;
 }
 
-static int at_safe_point(void *arg)
-{
-    int saved = errno;
-
-    (void)arg;
-    if (python_prepare() && !python_imports("onnxruntime")) {
-        if (!atomic_load(&versioned))
-            read_version();
-        if (onnx_calls_python_due())
-            onnx_calls_see_python();
-    }
-    atomic_store(&asked, false);
-    errno = saved;
-    return 0;
-}
-
-static void ask_for_safe_point(void)
-{
-    bool due = !atomic_load(&versioned) || onnx_calls_python_due();
-
-    if (atomic_load(&in_python) && due && !atomic_exchange(&asked, true) &&
-        !python_call_soon(at_safe_point, NULL))
-        atomic_store(&asked, false);
-}
+static struct python_errand errand = {.package = "onnxruntime", .run = read_version};
 
 /* ---- targets: the control thread ---- */
 
@@ -266,7 +242,8 @@ static void onnx_watch(uint64_t now_ns)
 {
     if (atomic_load(&onnx.quiet) && now_ns >= quiet_until_ns)
         atomic_store(&onnx.quiet, false);
-    ask_for_safe_point();
+    if (atomic_load(&onnx.in_python) && !atomic_load(&versioned))
+        python_errand(&errand);
     onnx_calls_watch();
 }
 
@@ -304,11 +281,12 @@ static uint64_t onnx_tasks(void)
 static void onnx_after_fork(void)
 {
     onnx_hooks_after_fork();
+    onnx_calls_after_fork();
     atomic_store(&onnx.target, 0);
     atomic_store(&onnx.largest, 0);
     atomic_store(&onnx.watched, false);
     atomic_store(&onnx.quiet, false);
-    atomic_store(&asked, false);
+    atomic_store(&errand.asked, false);
     atomic_store(&onnx.forked, true);
 }
 

@@ -67,6 +67,7 @@ struct onnx_state {
     _Atomic uint32_t own;     /* threads without a target; 0: as many as a pool has */
     _Atomic uint32_t largest; /* pool so far, its caller included; 0: none yet */
     _Atomic bool has_library; /* with the C API */
+    _Atomic bool in_python;   /* the module of Python, which knows the version */
     _Atomic bool quiet;       /* for a moment nobody spins, since fewer threads are wanted */
     _Atomic bool changed;     /* some pool's workers were told not to spin */
     _Atomic(void *) leader;   /* the one thread that has run loops since the last change */
@@ -144,12 +145,10 @@ bool onnx_is_loop(const struct onnx_copy *copy, const struct onnx_body *body);
 
 /* ---- onnx_calls.c ---- */
 
-/* Python's module is to be changed, at a safe point, so that its calls are seen. Control thread. */
-bool onnx_calls_python_due(void);
-void onnx_calls_see_python(void);
-
-/* Sees to it that calls of the C API are seen where they are wanted. Control thread. */
+/* Sees to it that calls from Python and those of the C API are seen where they are wanted. Control
+ * thread. */
 void onnx_calls_watch(void);
+void onnx_calls_after_fork(void);
 
 /* ---- onnx_hooks.c ---- */
 

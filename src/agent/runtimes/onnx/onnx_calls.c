@@ -18,38 +18,25 @@
 static const char *const methods[] = {"run", "run_with_iobinding", "run_with_ort_values",
                                       "run_with_ortvaluevector"};
 
-#define TRIES 1200 /* at ten a second: an import that takes longer has failed */
-
-static _Atomic bool tried_python;
-
 static void *run_in_python(void *original, void *const *args, ptrdiff_t n, void *names)
 {
-    uint64_t began_ns = requests_call_begin();
+    uint64_t began_ns = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     void *result = python_call(original, args, n, names); /* NULL: an exception */
 
     requests_call_end(began_ns);
     return result;
 }
 
-bool onnx_calls_python_due(void)
+static bool see_python(void)
 {
-    return !atomic_load_explicit(&tried_python, memory_order_relaxed) && requests_want_calls() &&
-           atomic_load(&onnx.may) == ONNX_FREE;
-}
-
-void onnx_calls_see_python(void)
-{
-    static unsigned tries;
-
-    if (!python_has_module(MODULE)) { /* it is being imported */
-        if (++tries == TRIES)
-            atomic_store(&tried_python, true);
-        return;
-    }
-    atomic_store(&tried_python, true);
+    if (!python_has_module(MODULE)) /* it is being imported */
+        return false;
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         python_replace(MODULE, TYPE, methods[i], run_in_python);
+    return true;
 }
+
+static struct python_errand errand = {.package = "onnxruntime", .run = see_python};
 
 /* ---- the C API: the program's threads ---- */
 
@@ -71,7 +58,7 @@ static struct {
 static void *run(void *session, const void *options, const void *names, const void *inputs,
                  size_t n_inputs, const void *output_names, size_t n_outputs, void *outputs)
 {
-    uint64_t began_ns = requests_call_begin();
+    uint64_t began_ns = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     void *status = real.run(session, options, names, inputs, n_inputs, output_names, n_outputs,
                             outputs); /* it throws nothing: a status says what went wrong */
 
@@ -81,7 +68,7 @@ static void *run(void *session, const void *options, const void *names, const vo
 
 static void *run_bound(void *session, const void *options, const void *binding)
 {
-    uint64_t began_ns = requests_call_begin();
+    uint64_t began_ns = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     void *status = real.run_bound(session, options, binding);
 
     requests_call_end(began_ns);
@@ -128,13 +115,14 @@ static void *run_async(void *session, const void *options, const void *names, co
                        size_t n_inputs, const void *output_names, size_t n_outputs, void *outputs,
                        answer_fn answer, void *arg)
 {
-    struct asked *asked = requests_want_calls() && answer ? malloc(sizeof(*asked)) : NULL;
+    struct asked *asked =
+        requests_want_calls(PROTO_REQUESTS_ONNX) && answer ? malloc(sizeof(*asked)) : NULL;
     void *status;
 
     if (!asked)
         return real.run_async(session, options, names, inputs, n_inputs, output_names, n_outputs,
                               outputs, answer, arg);
-    *asked = (struct asked){2, false, answer, arg, requests_call_begin()};
+    *asked = (struct asked){2, false, answer, arg, requests_call_begin(PROTO_REQUESTS_ONNX, NULL)};
     status = real.run_async(session, options, names, inputs, n_inputs, output_names, n_outputs,
                             outputs, answered, asked);
     requests_call_left();
@@ -188,14 +176,13 @@ static int put_stubs(struct dl_phdr_info *info, size_t size, void *arg)
     return 1;
 }
 
-void onnx_calls_watch(void)
+static void watch_library(void)
 {
     static enum stubs stubs;
     static uint64_t looked; /* objects_loaded() when no table was found */
     uint64_t loaded;
 
-    if (stubs == STUBS_PUT || stubs == STUBS_NEVER || !atomic_load(&onnx.has_library) ||
-        atomic_load(&onnx.may) != ONNX_FREE || !requests_want_calls())
+    if (stubs == STUBS_PUT || stubs == STUBS_NEVER)
         return;
     loaded = objects_loaded();
     if (loaded == looked)
@@ -203,4 +190,19 @@ void onnx_calls_watch(void)
     stubs = STUBS_NOWHERE;
     if (each_object(put_stubs, &stubs) && stubs == STUBS_NOWHERE)
         looked = loaded;
+}
+
+void onnx_calls_watch(void)
+{
+    if (atomic_load(&onnx.may) != ONNX_FREE || !requests_want_calls(PROTO_REQUESTS_ONNX))
+        return;
+    if (atomic_load(&onnx.in_python))
+        python_errand(&errand);
+    if (atomic_load(&onnx.has_library))
+        watch_library();
+}
+
+void onnx_calls_after_fork(void)
+{
+    atomic_store(&errand.asked, false);
 }

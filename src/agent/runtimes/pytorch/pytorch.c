@@ -188,6 +188,8 @@ static void find(uint64_t loads)
     for (unsigned i = 0; i < s.n; i++)
         if (!slot_write(&s.stubs[i].object, s.stubs[i].slot, s.stubs[i].ours))
             return; /* ld.so is not done: again in a moment */
+    for (unsigned i = 0; i < s.n; i++)
+        pytorch_real.counts_backward |= s.stubs[i].real == (uintptr_t)s.real.backward;
     python_add_answer(pointer_to(s.openmp), (const void *)pytorch_set_openmp);
     python_add_answer(pointer_to(s.openmp_get), (const void *)pytorch_get_openmp);
     safe_number_free(&pytorch);
@@ -265,6 +267,7 @@ static void torch_watch(uint64_t now_ns)
     (void)now_ns;
     look();
     safe_number_watch(&pytorch);
+    pytorch_calls_watch();
 }
 
 static void torch_measure(struct proto_ack *ack)
@@ -285,6 +288,7 @@ static uint64_t torch_tasks(void)
 static void torch_after_fork(void)
 {
     safe_number_after_fork(&pytorch);
+    pytorch_calls_after_fork();
     if (!pytorch_is_changed_here()) /* another thread of the parent is the child's main thread */
         atomic_store(&pytorch.ours, atomic_load(&pytorch.own));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Shared by the two parts of the PyTorch backend. docs/design/53-pytorch.md says why.
+ * Shared by the parts of the PyTorch backend. docs/design/53-pytorch.md says why.
  *
  *   control thread (pytorch.c): finds PyTorch, puts stubs into its slots, keeps the target, and
  *   asks for a safe point -> Python's main thread (pytorch_hooks.c): at::set_num_threads()
@@ -18,6 +18,7 @@ struct pytorch_real {
     void (*set_openmp)(int); /* omp_set_num_threads of the copy that PyTorch uses */
     void *backward;          /* torch::autograd::Engine::execute; NULL: nobody counts */
     int (*get_openmp)(void); /* omp_get_max_threads of that copy */
+    bool counts_backward;    /* the stub for it is in place */
 };
 
 extern struct safe_number pytorch;
@@ -43,3 +44,9 @@ extern _Atomic uint64_t pytorch_backwards; /* calls of it so far: the unit of a 
 
 /* This is Python's main thread, and it has a number of ours. */
 bool pytorch_is_changed_here(void);
+
+/* ---- pytorch_calls.c ---- */
+
+/* Sees to it that calls of modules are seen where they are wanted. Control thread. */
+void pytorch_calls_watch(void);
+void pytorch_calls_after_fork(void);

@@ -211,7 +211,8 @@ void pytorch_set_openmp(int n)
 _Atomic uint64_t pytorch_backwards;
 
 #if defined(__x86_64__)
-/* Counts, and goes on to the real function with all registers and the stack as they are. */
+/* Counts, also for requests_serves(), and goes on to the real function with all arguments and the
+ * stack as they are. */
 __asm__(".pushsection .text\n"
         ".hidden pytorch_backward\n"
         ".globl pytorch_backward\n"
@@ -219,6 +220,8 @@ __asm__(".pushsection .text\n"
         "pytorch_backward:\n"
         "    endbr64\n"
         "    lock incq pytorch_backwards(%rip)\n"
+        "    movq requests_trained@gottpoff(%rip), %r11\n"
+        "    movb $1, %fs:(%r11)\n"
         "    jmp *pytorch_real+" PYTORCH_REAL_BACKWARD "(%rip)\n"
         ".size pytorch_backward, . - pytorch_backward\n"
         ".popsection\n");
