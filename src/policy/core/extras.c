@@ -65,6 +65,22 @@ static bool uses(const struct extras_job *j, uint32_t threads)
     return threads && j->busy_mcpu * FULL >= (int64_t)speed(j->curve, threads) * USES;
 }
 
+/*
+ * Threads may wait behind each other while a core is idle, until the kernel moves one: for that a
+ * loan is not to blame, and it would end it.
+ */
+static void forgive(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count)
+{
+    int64_t idle = machine->idle_mcpu > 0 ? machine->idle_mcpu : 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t beside = jobs[i].wait_mcpu < idle ? jobs[i].wait_mcpu : idle;
+
+        jobs[i].wait_mcpu -= beside;
+        idle -= beside;
+    }
+}
+
 /* Cores that nobody would use without loans. */
 static int64_t lendable(const struct extras_machine *machine, const struct extras_job *jobs,
                         uint32_t count)
@@ -306,10 +322,12 @@ void extras_look(struct extras *x, const struct extras_machine *machine, struct 
                  uint32_t count, struct extras_user *users, uint32_t user_count)
 {
     int64_t now = lendable(machine, jobs, count), both;
-    bool waits = somebody_waits(jobs, count, WAITS_KEEP);
-    bool quiet = !somebody_waits(jobs, count, WAITS_GIVE), idle_before = x->idle_before;
+    bool waits, quiet, idle_before = x->idle_before;
     uint32_t all, most;
 
+    forgive(machine, jobs, count);
+    waits = somebody_waits(jobs, count, WAITS_KEEP);
+    quiet = !somebody_waits(jobs, count, WAITS_GIVE);
     both = now < x->lendable_mcpu ? now : x->lendable_mcpu;
     x->lendable_mcpu = now;
     x->idle_before = quiet;
