@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Idle cores lent as extra threads: no control, the default, and the default with idle-cores=lend, in turn.
+"""Idle cores lent as extra threads, the default: no control, idle-cores=leave and idle-cores=lend, in turn.
 
     gain.py                       all workloads, 12 rounds of a slice of 12 s for each side
     gain.py --workloads tensorflow --rounds 6
@@ -78,7 +78,7 @@ def side(bench, name, commands, idle_cores=None):
 def measure(workload, rounds, slice_s):
     commands = WORKLOADS[workload]
     with harness.Bench() as none, harness.Bench() as leave, harness.Bench() as lend:
-        sides = [side(none, "none", commands), side(leave, "default", commands, "leave"),
+        sides = [side(none, "none", commands), side(leave, "leave", commands, "leave"),
                  side(lend, "lend", commands, "lend")]
         used = {s.name: 0.0 for s in sides}
         for i in range(rounds):
@@ -91,7 +91,7 @@ def measure(workload, rounds, slice_s):
             s.finish_steps()
         rates = {s.name: s.rates() for s in sides}
     rows = []
-    for a, b in (("default", "lend"), ("none", "default"), ("none", "lend")):
+    for a, b in (("leave", "lend"), ("none", "leave"), ("none", "lend")):
         ratios = [y / x for x, y in zip(rates[a], rates[b])]
         rows.append({"model": f"{workload}: {b} / {a}", "rounds": rounds, "slice_s": slice_s,
                      "rates": {name: [round(r, 3) for r in rates[name]] for name in (a, b)},

@@ -33,7 +33,7 @@ static const char usage[] =
     "                      was set last, else %s\n"
     "  --placement HOW     of jobs that do not say: shared (default), exclusive, quota\n"
     "  --cpus LIST         divide these CPUs (\"0-3,8\") instead of all it may use\n"
-    "  --idle-cores HOW    lend: as extra threads, to jobs that use their share; leave (default)\n"
+    "  --idle-cores HOW    lend (default): as extra threads, to jobs that use their share; leave\n"
     "  --engine SOCKET     a container engine to watch, Docker's or podman's; more than one is\n"
     "                      possible, \"none\" is none. Default in " RUNDIR_SYSTEM ":\n"
     "                      " ENGINES_STD "\n"

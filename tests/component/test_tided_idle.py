@@ -81,19 +81,21 @@ def start(place, load):
     return start
 
 
-def two(tided, load, **request):
-    """Jobs of four cores each: the first could use more, the second one is in a serial phase."""
+def two(tided, load, waits=0, **request):
+    """Jobs of four cores each: the first could use more, the second one is in a serial phase. @waits: of the first one's
+    threads so many wait beside idle cores, as the kernel has not moved them."""
     jobs = tided.job(name="busy", **request), tided.job(name="idle")
     for job in jobs:
         job.target(4)
     load.of(busy=jobs[0], idle=jobs[1])
-    load.set(3, busy=4, idle=1)
+    load.set(3, busy=(4, waits), idle=1)
     return jobs
 
 
-def test_idle_cores_are_lent_and_come_back(start, load):
+@pytest.mark.parametrize("waits", (0, 0.4))
+def test_idle_cores_are_lent_and_come_back(start, load, waits):
     tided = start("--idle-cores", "lend")
-    busy, idle = two(tided, load)
+    busy, idle = two(tided, load, waits)
     job = busy.target(7)
     assert job["extra"] == 3 and job["reason"].endswith("; +3 from idle cores"), job
     assert idle.get()["extra"] == 0
@@ -155,8 +157,13 @@ def test_cores_of_an_exclusive_job_are_nobody_elses(start, load):
     assert jobs["alone"].get()["extra"] == 0
 
 
-def test_nothing_is_lent_unless_asked_for(start, load):
+def test_idle_cores_are_lent_unless_they_are_to_be_left(start, load):
     busy, _ = two(start(), load)
+    assert busy.target(7)["extra"] == 3
+
+
+def test_nothing_is_lent_where_idle_cores_are_left(start, load):
+    busy, _ = two(start("--idle-cores", "leave"), load)
     time.sleep(2)
     job = busy.get()
     assert (job["target"], job["extra"]) == (4, 0)

@@ -212,14 +212,33 @@ static void a_users_limit_holds(void **state)
     assert_int_equal(jobs[0].loan.extra + jobs[1].loan.extra, 0);
 }
 
-/* A job whose threads wait although cores are idle cannot use more: it is bound to some cores. */
-static void who_waits_itself_gets_none(void **state)
+/* The kernel has not moved a thread to the idle core yet, or the job is bound to others: its
+ * progress tells. */
+static void who_waits_beside_idle_cores_is_tried(void **state)
 {
     setup(1);
     jobs[0].wait_mcpu = 500;
-    for (int i = 0; i < 5; i++)
-        look(3000);
+    look(3000);
+    look(3000);
+    assert_int_not_equal(jobs[0].loan.extra, 0);
+    for (uint64_t begin = now_ns; now_ns - begin < EXTRAS_TRIAL_NS - EXTRAS_LOOK_NS;) {
+        jobs[0].wait_mcpu = 500;
+        assert_int_equal(look(3000), EXTRAS_KEPT);
+    }
+    jobs[0].wait_mcpu = 500;
+    assert_int_equal(look(3000), EXTRAS_NO_GAIN);
     assert_int_equal(jobs[0].loan.extra, 0);
+}
+
+static void who_waits_for_more_than_is_idle_is_not_made_to_wait_longer(void **state)
+{
+    setup(2);
+    for (int i = 0; i < 5; i++) {
+        jobs[0].wait_mcpu = 300;
+        jobs[1].wait_mcpu = 700;
+        look(800);
+    }
+    assert_int_equal(jobs[0].loan.extra + jobs[1].loan.extra, 0);
 }
 
 /* ---- a machine in small ---------------------------------------------------------------------- */
@@ -477,7 +496,8 @@ int main(void)
         cmocka_unit_test(without_known_progress_use_decides),
         cmocka_unit_test(the_steeper_curve_gets_it),
         cmocka_unit_test(a_users_limit_holds),
-        cmocka_unit_test(who_waits_itself_gets_none),
+        cmocka_unit_test(who_waits_beside_idle_cores_is_tried),
+        cmocka_unit_test(who_waits_for_more_than_is_idle_is_not_made_to_wait_longer),
         cmocka_unit_test(a_long_gap_is_filled_and_left_in_a_second),
         cmocka_unit_test(no_load_makes_loans_swing),
         cmocka_unit_test(a_constant_load_converges),
