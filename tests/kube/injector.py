@@ -56,7 +56,7 @@ class Injector:
         subprocess.run(["strip", "--strip-unneeded", "-o", agent / "libtide-agent.so", BUILD / "libtide-agent.so"], check=True)
         config = plane.kubeconfig(ACCOUNT, token=plane.token(ACCOUNT, SPACE))
         self.process = subprocess.Popen(
-            [BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE, "--service", plane.address.ip,
+            ["setpriv", "--pdeathsig", "KILL", BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE, "--service", plane.address.ip,
              f"--listen={plane.address.ip}:{self.ports[0]}", f"--health={plane.address.ip}:{self.ports[1]}",
              "--agent-dir", folder / "agent"])
         eventually(lambda: plane.answers(f"http://{plane.address.ip}:{self.ports[1]}", "/readyz"))

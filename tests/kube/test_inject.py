@@ -3,6 +3,7 @@
 becomes of us, pods are made and start. PyTorch in an unmodified pod follows its limit, on the runner."""
 import base64
 import contextlib
+import http.client
 import json
 import pathlib
 import re
@@ -13,7 +14,7 @@ import time
 
 import pytest
 
-from daemon import eventually
+from daemon import GUARD_S, eventually
 from injector import ACCOUNT, AGENT, ASKS, DONE, SPACE, Injector, call, installed, make, said
 from objects import Pods
 from program import TORCH_PYTHON
@@ -155,6 +156,34 @@ def test_whatever_answers_in_our_place_pods_are_made(cluster, injector, namespac
     assert said(make(plane, namespace, "gone")) is None
     call(plane, plane.address.ip, injector.ports[0], injector.authority)
     eventually(lambda: (said(make(plane, namespace, "try", query="?dryRun=All")) or "").startswith("main: agent"))
+
+
+def test_junk_is_refused_and_a_huge_pod_allowed_as_it_is(cluster, injector):
+    """Straight to the webhook, as anybody in the network can; some leave before they are answered."""
+    context = ssl.create_default_context(cadata=injector.authority)
+
+    def asked(body, method="POST", path="/pods"):
+        connection = http.client.HTTPSConnection(cluster.address.ip, injector.ports[0], context=context, timeout=GUARD_S)
+        connection.request(method, path, body)
+        return connection
+
+    def answer(*words):
+        with contextlib.closing(asked(*words)) as connection:
+            found = connection.getresponse()
+            return found.status, found.read()
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u-1", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "namespace": "not-there",
+        "object": {"metadata": {}, "spec": {"containers": [{"name": "a"}]}}}}
+    for words in ((b"{",), (b"",), (b"[]",), (b"\0\xff",), (b"{}", "GET"), (b"{}", "POST", "/other")):
+        assert answer(*words)[0] in (400, 404), words
+    for _ in range(5):
+        asked(json.dumps(review)).close()
+    review["request"]["object"]["metadata"]["annotations"] = {"large": "x" * (2 << 20)}
+    status, text = answer(json.dumps(review))
+    assert status == 200 and json.loads(text)["response"] == {"uid": "u-1", "allowed": True}
+    with contextlib.suppress(OSError):
+        assert answer(b"x" * (10 << 20))[0] == 413
+    assert said(make(cluster, "default", "try", query="?dryRun=All"))
 
 
 def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, namespace):

@@ -195,7 +195,7 @@ static int run(struct program *p, struct error *err)
         json_decref(agent);
         return r;
     }
-    p->spread = spread_new(p->client, INJECT_CONFIG_MAP, agent);
+    p->spread = spread_new(p->client, INJECT_CONFIG_MAP, agent, kube_log);
     if (!p->spread)
         return error_set(err, -ENOMEM, "out of memory");
     p->webhook_options.listen = given(p, OPTION_LISTEN, ":9443");

@@ -29,6 +29,7 @@ struct space {
 struct spread {
     struct client *client;
     json_t *object;
+    spread_log *log;
     struct space *spaces;
     uint64_t failures;
     unsigned n;
@@ -71,6 +72,14 @@ static struct space *space_of(struct spread *s, const char *name, uint64_t now)
     return space;
 }
 
+/* How long an answer counts. */
+static unsigned counts_s(int code)
+{
+    if (code == 0)
+        return SPREAD_FRESH_S;
+    return code == -ETIMEDOUT ? SPREAD_AGAIN_S : SPREAD_REFUSE_S;
+}
+
 static void on_written(void *arg, const struct client_answer *answer)
 {
     struct space *space = arg;
@@ -80,8 +89,10 @@ static void on_written(void *arg, const struct client_answer *answer)
 
     space->call = 0;
     space->there = good;
-    space->until_ns = clock_now_ns() + (good ? SPREAD_FRESH_S : SPREAD_REFUSE_S) * NS_PER_S;
+    space->until_ns = clock_now_ns() + counts_s(answer->code) * NS_PER_S;
     s->failures += !good;
+    if (!good)
+        s->log(NULL, answer->text);
     while ((wait = space->waits)) {
         space->waits = wait->next;
         wait->done(wait->arg, good ? NULL : answer->text);
@@ -140,7 +151,7 @@ void spread_cancel(struct spread_wait *w)
     free(w);
 }
 
-struct spread *spread_new(struct client *client, const char *name, json_t *object)
+struct spread *spread_new(struct client *client, const char *name, json_t *object, spread_log *log)
 {
     struct spread *s = calloc(1, sizeof(*s));
 
@@ -150,6 +161,7 @@ struct spread *spread_new(struct client *client, const char *name, json_t *objec
     }
     s->client = client;
     s->object = object;
+    s->log = log;
     snprintf(s->name, sizeof(s->name), "%s", name);
     return s;
 }

@@ -12,7 +12,8 @@
 
 #define SPREAD_WAIT_MS  1200 /* of a pod's creation for the object; the webhook has 2 s */
 #define SPREAD_FRESH_S  20   /* until it is written again: a namespace may be made anew */
-#define SPREAD_REFUSE_S 5    /* until a namespace that refused is asked again */
+#define SPREAD_REFUSE_S 5    /* until a namespace that refused is asked again … */
+#define SPREAD_AGAIN_S  1    /* … or one that was not answered for in time: it may have it */
 #define SPREAD_MAX      4096 /* namespaces that are remembered */
 
 struct spread;
@@ -21,8 +22,11 @@ struct spread_wait;
 /* Called once for each wait, unless it was cancelled; @problem NULL: the object is there. */
 typedef void spread_done(void *arg, const char *problem);
 
+/* Hears why the object could not be written. */
+typedef void spread_log(void *arg, const char *text);
+
 /* Takes @object over, the ConfigMap named @name. NULL: out of memory. */
-struct spread *spread_new(struct client *client, const char *name, json_t *object);
+struct spread *spread_new(struct client *client, const char *name, json_t *object, spread_log *log);
 struct spread *spread_free(struct spread *s); /* takes NULL, returns NULL; calls nobody */
 
 /*

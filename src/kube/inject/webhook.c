@@ -221,6 +221,7 @@ int webhook_serve(struct webhook *w, struct error *err)
                                     .connections_max = WEBHOOK_CONNECTIONS_MAX,
                                     .body_max = REVIEW_MAX,
                                     .bodies_max = WEBHOOK_BODIES_MAX,
+                                    .ignore_max = REVIEW_MAX,
                                     .certificate = identity_callback()};
 
     return w->server ? 0 : httpd_new(w->event, &options, &w->server, err);
