@@ -290,6 +290,7 @@ static void tf_watch(uint64_t now_ns)
             pool_watch(&pools[i], now_ns);
     }
     pthread_mutex_unlock(&pools_lock);
+    tf_calls_watch();
 }
 
 /* ---- description ---- */

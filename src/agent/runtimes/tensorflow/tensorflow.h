@@ -106,6 +106,10 @@ bool task_layout_known(void);
 /* Puts back the closure with which a surplus worker woke up, so that another worker runs it. */
 void task_give_back(struct gate_worker *worker, void *task);
 
+/* Sees to it that calls of functions and sessions are seen where they are wanted. Control thread.
+ */
+void tf_calls_watch(void);
+
 /* Called in the child of a fork, whose only thread belongs to no pool. */
 void tf_hooks_after_fork(void);
 void tf_data_after_fork(void);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a graph of TensorFlow trains, by the types of its operations: a call of it that trains
+ * answers no request. Pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The greater one holds for a graph that has operations of both. */
+enum tf_effect {
+    TF_READS,  /* it may answer a request */
+    TF_WRITES, /* variables, or it cannot be told: a training's evaluation, a restored checkpoint */
+    TF_TRAINS, /* computes gradients, or changes variables as optimizers do */
+    TF_EFFECT_MAX
+};
+
+/* By the type of an operation, which need not end in NUL. */
+enum tf_effect tf_effect_of(const char *type, size_t length);
+
+/* Calls a function that is defined elsewhere. Returns its effect. */
+typedef enum tf_effect (*tf_called_fn)(void *arg, const char *name, size_t length);
+
+/*
+ * By a FunctionDef, a protocol buffer that TensorFlow has written; TF_WRITES where it is none.
+ * Calls
+ * @called for each function in it.
+ */
+enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn called, void *arg);
