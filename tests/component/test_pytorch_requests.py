@@ -39,7 +39,8 @@ def test_each_outermost_call_without_gradients_is_a_request(run, build_dir):  # 
     before = latency(server)["requests"]
     assert server.ask("digest(*models)") == programs.plain(TORCH_PYTHON, SERVE, "say", "digest(*exported())")[1]
     counts(server, before + 3)
-    server.ask("len(net(x))", "len([step() for _ in range(3)])")  # with gradients; then this thread trains
+    server.ask("len(net(x))", "elsewhere(lambda: len(checkpointed()))")  # with gradients, and for them
+    server.ask("len([step() for _ in range(3)])")  # from now on this thread trains
     assert server.ask("fails(ValueError())", "elsewhere(lambda: [fails(KeyError()), fails(SystemExit())])") == ["True", "[True,", "True]"]
     counts(server, before + 5)
     assert server.ask("answers(1)", "elsewhere(lambda: answer(picky).shape[0])")

@@ -59,10 +59,14 @@ def without_gradients(model=None):
         return (net if model is None else model)(x)
 
 
-def step(checkpointed=False):
-    """Of a training. The checkpoint runs the model without gradients, and again with them."""
-    inputs = x.clone().requires_grad_()
-    outputs = torch.utils.checkpoint.checkpoint(net, inputs, use_reentrant=True) if checkpointed else net(inputs)
+def checkpointed():
+    """A function of autograd runs the model without gradients, and when it needs them again with them."""
+    return torch.utils.checkpoint.checkpoint(net, x.clone().requires_grad_(), use_reentrant=True)
+
+
+def step(run=lambda: net(x)):
+    """Of a training."""
+    outputs = run()
     outputs.square().mean().backward()
     return outputs
 
@@ -116,7 +120,7 @@ elif sys.argv[1:2] == ["train"]:
         time.sleep(0.01)
     for _ in range(10):
         [without_gradients() for _ in range(5)]
-        [step(checkpointed=True) for _ in range(20)]
+        [step(checkpointed) for _ in range(20)]
         step()
     say("trained")
     listen()
