@@ -384,7 +384,7 @@ static struct {
     /* since Python 3.12 */
     python_function_fn (*held)(void *function);
     void (*set)(void *function, python_function_fn fn);
-    /* What all functions hold; known before where Python is older. */
+    /* The one that all functions hold; known before where Python is older. */
     python_function_fn stock;
 } functions;
 

@@ -15,7 +15,7 @@ static bool begins(const char *text, size_t length, const char *prefix)
 
 enum tf_effect tf_effect_of(const char *type, size_t length)
 {
-    /* What optimizers do, with and without resources. */
+    /* Work of optimizers, with and without resources. */
     static const char *const trains[] = {"ResourceApply", "ResourceSparseApply", "Apply",
                                          "SparseApply", "AssignSub"};
     /* Those in Python may do anything. */

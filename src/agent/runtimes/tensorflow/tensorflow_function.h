@@ -16,15 +16,15 @@ enum tf_effect {
     TF_EFFECT_MAX
 };
 
-/* By the type of an operation, which need not end in NUL. */
+/* An operation's effect by its type, which need not end in NUL. */
 enum tf_effect tf_effect_of(const char *type, size_t length);
 
 /* Calls a function that is defined elsewhere. Returns its effect. */
 typedef enum tf_effect (*tf_called_fn)(void *arg, const char *name, size_t length);
 
 /*
- * By a FunctionDef, a protocol buffer that TensorFlow has written; TF_WRITES where it is none.
- * Calls
+ * A function's effect by its FunctionDef, a protocol buffer that TensorFlow has written; TF_WRITES
+ * where it is none. Calls
  * @called for each function in it.
  */
 enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn called, void *arg);
