@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a function of TensorFlow does, by its protocol buffer. */
+/* Effects of functions of TensorFlow, by their protocol buffers. */
 #include "agent/runtimes/tensorflow/tensorflow_function.h"
 
 #include <setjmp.h>
