@@ -319,7 +319,7 @@ def test_a_pod_that_knows_nothing_of_us_follows_its_limit_by_the_agent_in_a_conf
         with contextlib.suppress(OSError):
             with socket.create_connection((address, 7000), 10) as asked:
                 return machine.runs() and asked.makefile().read().strip()
-    with installed(plane, replicas=0):
+    with installed(plane):
         injector = Injector(plane, tmp_path)
         try:
             made = make(plane, namespace, "asks", "/blas/blas", "7000", terminationGracePeriodSeconds=1,
