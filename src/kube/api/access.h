@@ -41,7 +41,8 @@ int access_load(const char *kubeconfig, const char *context, struct access *ret,
  */
 int access_in_cluster(const char *dir, struct access *ret, struct error *err);
 
-/* What the user names, else that of the pod, else as access_load() without names. 0 or -errno. */
+/* The access that the user names, else the pod's, else as access_load() without names. 0 or -errno.
+ */
 int access_find(const char *kubeconfig, const char *context, struct access *ret, struct error *err);
 
 /*

@@ -154,7 +154,7 @@ static int read_agent(const struct program *p, json_t **ret, struct error *err)
     return r < 0 ? r : agent_files_read(dir ? dir : found, INJECT_CONFIG_MAP, ret, err);
 }
 
-/* Whom our certificate is for, and whose it is. */
+/* The names in our certificate, and the Secret that it is kept in. */
 static void name_trust(struct program *p)
 {
     struct trust_options *t = &p->trust_options;

@@ -102,7 +102,7 @@ struct variables {
 };
 
 /*
- * What startup_apply() is told of a container: a variable whose value is read from elsewhere is
+ * Tells startup_apply() of a container's variables: one whose value is read from elsewhere is
  * there, whatever it will be, and so is one that is empty on purpose.
  */
 static const char *look(const void *arg, const char *name)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the API server asks about a pod (AdmissionReview, admission.k8s.io/v1), and the answer,
+ * The API server's question about a pod (AdmissionReview, admission.k8s.io/v1), and the answer,
  * which always allows it. Pure; any thread; called by webhook.c and the fuzzer.
  */
 #pragma once
