@@ -167,7 +167,12 @@ uint32_t limit_affinity_cpus(void)
     return scenario->workers;
 }
 
-/* tensorflow_data.c is no part of the model: nothing in it stops or wakes a worker of a pool. */
+/* tensorflow_data.c and tensorflow_calls.c are no part of the model: nothing in them stops or wakes
+ * a worker of a pool. */
+void tf_calls_watch(void)
+{
+}
+
 void tf_data_after_fork(void)
 {
 }
