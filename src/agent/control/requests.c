@@ -46,8 +46,8 @@ static struct requests {
     uint64_t since_ns;        /* a child of fork(): what began before is its parent's */
     /* control thread */
     uint32_t sources; /* that the daemon understands, a bit each; the program's word is always */
-    uint64_t told_ended;
     uint32_t told_source;
+    uint64_t told_ended;
     uint64_t retry_ns; /* no message before; 0: the last one was sent */
 } requests;
 
