@@ -29,7 +29,7 @@
 #define HEARTBEAT "250"
 #define HISTORY   "64"
 
-#define IDLE_CORES "lend" /* docs/benchmarks.md, gain: better or as good, and never worse */
+#define IDLE_CORES "lend" /* docs/benchmarks.md, gain: better, or no difference shown */
 
 /* Limits of one user: four users together fill a daemon's own limits (src/proto/proto.h). */
 #define USER_JOBS        "128"

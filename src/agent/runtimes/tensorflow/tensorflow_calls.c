@@ -124,7 +124,7 @@ static enum tf_effect read_function(struct within *w, const char *name)
 
     if (def && status && w->depth < DEPTH_MAX) {
         api.function(w->context, name, def, status);
-        if (api.code(status) == 0)
+        if (api.code(status) == 0 && def->length > 0)
             effect = tf_effect_of_function(def->data, def->length, effect_of_called, &deeper);
     }
     if (def)
@@ -231,11 +231,13 @@ static bool need_room(struct needed *n)
     return true;
 }
 
-/* Returns false when it cannot be added: there are too many. */
+/* Returns false when it cannot be added: there are too many, or an input that has none. */
 static bool need(struct needed *n, void *operation)
 {
     size_t at;
 
+    if (!operation)
+        return false;
     if (2 * (n->n_seen + 1) > n->room && (n->n_seen >= OPERATIONS || !need_room(n)))
         return false;
     at = fnv_bytes(FNV_START, &operation, sizeof(operation)) % n->room;
