@@ -25,11 +25,11 @@ def python(request):
 def test_each_call_of_a_function_or_session_that_writes_nothing_is_a_request(run, build_dir, python):  # noqa: F811
     server = run(python, SERVE, backend="tensorflow", options=PROMISED)
     server.expect("begun", guard=LONG_S)
-    eventually(lambda: server.ask("repeat(1, answer)") and server.job()["latency"])  # the first ones do not count
+    eventually(lambda: server.ask("timed(1, answer)") and server.job()["latency"])  # the first ones do not count
     eventually(lambda: latency(server)["in_flight"] == 0)
     server.ask("time.sleep(0.3)")
     before = latency(server)["requests"]
-    least, most = map(float, server.ask("repeat(30, answer)"))
+    least, most = map(float, server.ask("timed(30, answer)"))
     counts(server, before + 30)
     now = latency(server)
     assert now["source"] == "tensorflow" and now["promise_us"] == 50_000
@@ -38,10 +38,10 @@ def test_each_call_of_a_function_or_session_that_writes_nothing_is_a_request(run
     server.tell("signature, run, trainer = loaded(), session(), session(trains=True)")
     server.ask("time.sleep(0.3)")
     before = latency(server)["requests"]
-    server.ask("repeat(3, lambda: signature(tf.constant(x)))", "repeat(4, run)", "elsewhere(lambda: repeat(2, answer))",
+    server.ask("timed(3, lambda: signature(tf.constant(x)))", "timed(4, run)", "elsewhere(lambda: timed(2, answer))",
                # Operations that are no function, and what writes variables; in other threads, since these train then.
-               "repeat(5, lambda: tf.matmul(x, x, transpose_b=True))", "repeat(5, lambda: model.counting(x))",
-               "elsewhere(lambda: repeat(3, trainer))", "elsewhere(lambda: repeat(3, lambda: spare.step(x)))")
+               "timed(5, lambda: tf.matmul(x, x, transpose_b=True))", "timed(5, lambda: model.counting(x))",
+               "elsewhere(lambda: timed(3, trainer))", "elsewhere(lambda: timed(3, lambda: spare.step(x)))")
     counts(server, before + 9)
     before += 9
     server.tell("predicts = keras_model(); predicts.predict(x, verbose=0)")
@@ -56,8 +56,8 @@ def test_each_call_of_a_function_or_session_that_writes_nothing_is_a_request(run
     assert server.ask(answers) == programs.plain(python, SERVE, "say", answers)[1:]
     server.ask("time.sleep(0.3)")
     before = latency(server)["requests"]
-    server.ask("len([model.step_outside(x) for _ in range(2)])", "repeat(3, answer)")  # from now on this thread trains
-    server.ask("elsewhere(lambda: repeat(1, answer))")
+    server.ask("len([model.step_outside(x) for _ in range(2)])", "timed(3, answer)")  # from now on this thread trains
+    server.ask("elsewhere(lambda: timed(1, answer))")
     counts(server, before + 1)
     server.end()
 
@@ -65,5 +65,5 @@ def test_each_call_of_a_function_or_session_that_writes_nothing_is_a_request(run
 def test_a_training_has_no_requests(run, python):  # noqa: F811
     training = run(python, SERVE, "train", backend="tensorflow", options=PROMISED)
     training.expect("trained", guard=LONG_S)
-    training.ask("elsewhere(lambda: repeat(20, answer))", "time.sleep(0.5)")  # nor has another thread of one
+    training.ask("elsewhere(lambda: timed(20, answer))", "time.sleep(0.5)")  # nor has another thread of one
     assert job(training)["latency"] is None

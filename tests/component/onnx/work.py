@@ -20,7 +20,7 @@ import onnxruntime
 HERE = pathlib.Path(__file__).resolve()
 sys.path += [str(HERE.parents[1]), str(HERE.parents[3] / "bench")]
 from runtime_work import field  # noqa: E402
-from statements import goes_on, in_child, listen, say  # noqa: E402, F401 (statements use them)
+from statements import goes_on, in_child, listen, say, timed  # noqa: E402, F401 (statements use them)
 
 WIDTH, BATCH = 512, 64
 
@@ -151,16 +151,6 @@ def side_by_side(sessions, steps):
 def seen():
     """A method's function then has the one before it as its object, which stock's has not."""
     return callable(onnxruntime.capi.onnxruntime_pybind11_state.InferenceSession.run.__self__)
-
-
-def timed(count, call):
-    """The shortest and the longest of so many calls, in microseconds."""
-    took = []
-    for _ in range(count):
-        began = time.perf_counter()
-        call()
-        took.append((time.perf_counter() - began) * 1e6)
-    return f"{min(took):.0f} {max(took):.0f}"
 
 
 def complaint(*words, **named):

@@ -15,7 +15,7 @@ import torch
 import torch.utils.checkpoint
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
-from statements import elsewhere, goes_on, listen, say  # noqa: E402, F401 (statements use them)
+from statements import elsewhere, say, serve, timed  # noqa: E402, F401 (statements use them)
 
 vectorcall = ctypes.pythonapi.PyVectorcall_Function
 vectorcall.argtypes, vectorcall.restype = [ctypes.py_object], ctypes.c_void_p
@@ -45,13 +45,7 @@ def answer(model=None):
 
 
 def answers(count, model=None):
-    """The shortest and the longest of so many calls, in microseconds."""
-    took = []
-    for _ in range(count):
-        began = time.perf_counter()
-        answer(model)
-        took.append((time.perf_counter() - began) * 1e6)
-    return f"{min(took):.0f} {max(took):.0f}"
+    return timed(count, lambda: answer(model))
 
 
 def without_gradients(model=None):
@@ -107,12 +101,6 @@ def seen():
     return vectorcall(torch.nn.Module.__call__) != vectorcall(torch.nn.Module.train)
 
 
-def main():
-    say("begun")
-    while goes_on(globals()):
-        time.sleep(0.002)
-
-
 if sys.argv[1:2] == ["say"]:
     say("answer", eval(sys.argv[2]))
 elif sys.argv[1:2] == ["train"]:
@@ -123,8 +111,6 @@ elif sys.argv[1:2] == ["train"]:
         [step(checkpointed) for _ in range(20)]
         step()
     say("trained")
-    listen()
-    main()
+    serve(globals())
 else:
-    listen()
-    main()
+    serve(globals())

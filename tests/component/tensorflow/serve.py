@@ -17,7 +17,7 @@ import numpy  # noqa: E402
 import tensorflow as tf  # noqa: E402
 
 sys.path.append(str(pathlib.Path(__file__).parent.parent))
-from statements import elsewhere, goes_on, listen, say  # noqa: E402, F401 (statements use them)
+from statements import elsewhere, say, serve, timed  # noqa: E402, F401 (statements use them)
 
 x = numpy.random.default_rng(1).standard_normal((32, 64), dtype="float32")
 
@@ -62,16 +62,6 @@ class Model(tf.Module):
 
 
 model, spare = Model(), Model()
-
-
-def repeat(count, call):
-    """The shortest and the longest of so many calls, in microseconds."""
-    took = []
-    for _ in range(count):
-        began = time.perf_counter()
-        call()
-        took.append((time.perf_counter() - began) * 1e6)
-    return f"{min(took):.0f} {max(took):.0f}"
 
 
 def answer():
@@ -121,12 +111,6 @@ def digest(call):
     return hashlib.sha256(numpy.asarray(call()).tobytes()).hexdigest()[:16]
 
 
-def main():
-    say("begun")
-    while goes_on(globals()):
-        time.sleep(0.002)
-
-
 if sys.argv[1:2] == ["say"]:
     say("answer", eval(sys.argv[2]))
 elif sys.argv[1:2] == ["train"]:
@@ -138,8 +122,6 @@ elif sys.argv[1:2] == ["train"]:
         trained.predict(x, verbose=0)
         [(model.step(x), run(), answer()) for _ in range(20)]
     say("trained")
-    listen()
-    main()
+    serve(globals())
 else:
-    listen()
-    main()
+    serve(globals())
