@@ -24,6 +24,7 @@ struct call {
     transfer_data *data;
     void *arg;
     char *path, *body;
+    const char *text; /* in place of the body; borrowed */
     int64_t ticket, transfer;
     uint64_t deadline_ns; /* 0: none */
     uint64_t not_before_ns;
@@ -273,7 +274,7 @@ static void send_call(struct client *c, struct call *call, uint64_t now)
     struct transfer_request request = {
         .method = verbs[call->verb].method,
         .path = call->path,
-        .body = call->body,
+        .body = call->text ? call->text : call->body,
         .type = verbs[call->verb].type,
         .bearer = c->access.token.text,
         .data = call->data ? on_data : NULL,
@@ -413,6 +414,7 @@ int64_t client_send(struct client *c, const struct client_request *request)
     if (!call)
         return -ENOMEM;
     call->path = full_path(request);
+    call->text = request->text;
     if (request->body)
         call->body = json_dumps(request->body, JSON_COMPACT);
     if (!call->path || (request->body && !call->body)) {

@@ -55,6 +55,7 @@ struct client_request {
     enum client_verb verb;
     const char *path;    /* "/api/v1/…", URL-encoded, query included */
     const json_t *body;  /* NULL: none; of CLIENT_DELETE: DeleteOptions */
+    const char *text;    /* in place of a body: it as JSON, which outlives the call */
     transfer_data *data; /* of a stream; NULL: the body is collected for done */
     client_done *done;
     client_allowed *allowed; /* asked when its turn comes; NULL: it may be sent */

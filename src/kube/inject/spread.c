@@ -28,7 +28,7 @@ struct space {
 
 struct spread {
     struct client *client;
-    json_t *object;
+    char *text; /* of the object, as JSON */
     spread_log *log;
     struct space *spaces;
     uint64_t failures;
@@ -106,7 +106,7 @@ static int write_to(struct space *space)
     char path[192];
     struct client_request request = {.verb = CLIENT_APPLY,
                                      .path = path,
-                                     .body = s->object,
+                                     .text = s->text,
                                      .done = on_written,
                                      .arg = space,
                                      .timeout_ms = SPREAD_WAIT_MS};
@@ -154,13 +154,16 @@ void spread_cancel(struct spread_wait *w)
 struct spread *spread_new(struct client *client, const char *name, json_t *object, spread_log *log)
 {
     struct spread *s = calloc(1, sizeof(*s));
+    char *text = json_dumps(object, JSON_COMPACT);
 
-    if (!s) {
-        json_decref(object);
+    json_decref(object);
+    if (!s || !text) {
+        free(s);
+        free(text);
         return NULL;
     }
     s->client = client;
-    s->object = object;
+    s->text = text;
     s->log = log;
     snprintf(s->name, sizeof(s->name), "%s", name);
     return s;
@@ -177,7 +180,7 @@ struct spread *spread_free(struct spread *s)
             spread_cancel(s->spaces->waits);
         forget(&s->spaces);
     }
-    json_decref(s->object);
+    free(s->text);
     free(s);
     return NULL;
 }

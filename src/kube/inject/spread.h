@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Puts the agent's ConfigMap into namespaces, as pods of them are made. One write for all that wait
- * for it; what was written a while ago is written again, since somebody
- * may have deleted it. A
+ * for it; what was written a while ago is written again, since somebody may have deleted it. A
  * namespace that refused it is left in peace for a moment. Event loop's thread; called by
  * webhook.c.
  */
