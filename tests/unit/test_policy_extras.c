@@ -230,6 +230,19 @@ static void who_waits_beside_idle_cores_is_tried(void **state)
     assert_int_equal(jobs[0].loan.extra, 0);
 }
 
+static void beside_another_users_loan_all_waiting_counts(void **state)
+{
+    lend_one();
+    jobs[1].wait_mcpu = 300;
+    assert_int_equal(look(400), EXTRAS_WAITS);
+    assert_int_equal(jobs[0].loan.extra, 0);
+    lend_one();
+    jobs[1].user = jobs[0].user;
+    jobs[1].wait_mcpu = 300;
+    assert_int_equal(look(400), EXTRAS_KEPT);
+    assert_int_equal(jobs[0].loan.extra, 1);
+}
+
 static void who_waits_for_more_than_is_idle_is_not_made_to_wait_longer(void **state)
 {
     setup(2);
@@ -497,6 +510,7 @@ int main(void)
         cmocka_unit_test(the_steeper_curve_gets_it),
         cmocka_unit_test(a_users_limit_holds),
         cmocka_unit_test(who_waits_beside_idle_cores_is_tried),
+        cmocka_unit_test(beside_another_users_loan_all_waiting_counts),
         cmocka_unit_test(who_waits_for_more_than_is_idle_is_not_made_to_wait_longer),
         cmocka_unit_test(a_long_gap_is_filled_and_left_in_a_second),
         cmocka_unit_test(no_load_makes_loans_swing),

@@ -65,9 +65,18 @@ static bool uses(const struct extras_job *j, uint32_t threads)
     return threads && j->busy_mcpu * FULL >= (int64_t)speed(j->curve, threads) * USES;
 }
 
+static bool others_have_loans(const struct extras_job *jobs, uint32_t count, uint32_t user)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].loan.extra && jobs[i].user != user)
+            return true;
+    return false;
+}
+
 /*
  * Threads may wait behind each other while a core is idle, until the kernel moves one: for that a
- * loan is not to blame, and it would end it.
+ * loan is not to blame, and it would end it. Idle moments are an average, though, so beside another
+ * user's loan all waiting counts.
  */
 static void forgive(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count)
 {
@@ -76,6 +85,8 @@ static void forgive(const struct extras_machine *machine, struct extras_job *job
     for (uint32_t i = 0; i < count; i++) {
         int64_t beside = jobs[i].wait_mcpu < idle ? jobs[i].wait_mcpu : idle;
 
+        if (others_have_loans(jobs, count, jobs[i].user))
+            continue;
         jobs[i].wait_mcpu -= beside;
         idle -= beside;
     }
