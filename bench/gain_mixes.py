@@ -102,15 +102,18 @@ def draw(name, cores, number):
 # ---- what fixed numbers of threads would reach ----
 
 class Curves:
-    """Steps in a second of a program, by threads on as many cores: {program: {threads: rate}}; constant beyond what was
-    measured."""
+    """Steps in a second of a program, by threads on as many cores: {program: {threads: rate}}; linear in between, constant
+    beyond what was measured."""
 
     def __init__(self, rates):
         self.rates = {program: {int(n): rate for n, rate in of.items()} for program, of in rates.items()}
 
     def rate(self, program, threads):
         of = self.rates[program]
-        return of[max(n for n in of if n <= threads)]
+        below, above = max(n for n in of if n <= threads), min((n for n in of if n >= threads), default=None)
+        if above is None or above == below:
+            return of[below]
+        return of[below] + (of[above] - of[below]) * (threads - below) / (above - below)
 
     def alone(self, job, cores):
         """Seconds that the job takes with the machine for itself, at its best number of threads."""

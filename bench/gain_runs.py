@@ -69,14 +69,16 @@ def measured_rate(program, threads, cpus):
 
 def curves(cpus, again):
     """Those of the machine, measured if they are not there."""
-    path = harness.RESULTS / "gain-curves.json"
+    path, machine = harness.RESULTS / "gain-curves.json", harness.machine()["model"]
     rows = json.loads(path.read_text())["rows"] if path.exists() and not again else []
-    rates = {row["model"]: row["rates"] for row in rows if row["cores"] == len(cpus)}
+    rates = {row["program"]: row["rates"] for row in rows
+             if row["cores"] == len(cpus) and row["measured"]["machine"]["model"] == machine}
     for program in mixes.ALL:
         if program not in rates:
             rates[program] = {str(n): measured_rate(program, n, cpus) for n in counts(len(cpus))}
             print(f"{program:14}", *(f"{n}: {rate:8.2f}" for n, rate in rates[program].items()), flush=True)
-    harness.save("gain-curves", [{"model": program, "cores": len(cpus), "rates": of} for program, of in rates.items()])
+            harness.save("gain-curves", [{"model": f"{program}, {len(cpus)} cores", "program": program, "cores": len(cpus),
+                                          "rates": rates[program]}])
     return mixes.Curves(rates)
 
 
