@@ -24,7 +24,6 @@ typedef enum tf_effect (*tf_called_fn)(void *arg, const char *name, size_t lengt
 
 /*
  * A function's effect by its FunctionDef, a protocol buffer that TensorFlow has written; TF_WRITES
- * where it is none. Calls
- * @called for each function in it.
+ * where it is none. Calls @called for each function in it.
  */
 enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn called, void *arg);
