@@ -10,6 +10,7 @@ from objects import pod
 
 SPACE, ACCOUNT, AGENT = "threadtide", "tide-inject", "threadtide-agent"
 ASKS, DONE = {"threadtide.io/inject": "true"}, "threadtide.io/injected"
+SECRET = f"/api/v1/namespaces/{SPACE}/secrets/tide-inject-ca"
 WEBHOOK = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject"
 
 
@@ -28,10 +29,14 @@ def installed(plane):
         plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", str(MANIFESTS / "inject.yaml"))
 
 
+def token(plane):
+    return base64.b64decode(plane.must("GET", SECRET)["data"]["path"]).decode()
+
+
 def call(plane, address, port, authority):
     """The API server asks who listens there; there is no Service without kube-proxy."""
     hooks = plane.must("GET", WEBHOOK)["webhooks"]
-    config = {"url": f"https://{address}:{port}/pods", "caBundle": base64.b64encode(authority.encode()).decode()}
+    config = {"url": f"https://{address}:{port}/pods/{token(plane)}", "caBundle": base64.b64encode(authority.encode()).decode()}
     plane.must("PATCH", WEBHOOK, [{"op": "replace", "path": f"/webhooks/{i}/clientConfig", "value": config}
                                   for i in range(len(hooks))])
 
@@ -57,15 +62,19 @@ class Injector:
         agent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["strip", "--strip-unneeded", "-o", agent / "libtide-agent.so", BUILD / "libtide-agent.so"], check=True)
         config = plane.kubeconfig(ACCOUNT, token=plane.token(ACCOUNT, SPACE))
-        self.process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE, "--service", plane.address.ip,
-             f"--listen={plane.address.ip}:{self.ports[0]}", f"--health={plane.address.ip}:{self.ports[1]}",
-             "--agent-dir", folder / "agent"])
-        eventually(lambda: plane.answers(f"http://{plane.address.ip}:{self.ports[1]}", "/readyz"))
-        secret = plane.must("GET", f"/api/v1/namespaces/{SPACE}/secrets/tide-inject-ca")
+        self.command = ["setpriv", "--pdeathsig", "KILL", BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE,
+                        "--service", plane.address.ip, "--agent-dir", folder / "agent"]
+        self.process = self.begin(*self.ports, "--drain=0")
+        secret = plane.must("GET", SECRET)
         self.authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
         call(plane, plane.address.ip, self.ports[0], self.authority)
         eventually(lambda: said(make(plane, "default", "try", query="?dryRun=All")))  # it learns of the address in its own time
+
+    def begin(self, port, health, *more):
+        ip = self.plane.address.ip
+        process = subprocess.Popen([*self.command, f"--listen={ip}:{port}", f"--health={ip}:{health}", *more])
+        eventually(lambda: self.plane.answers(f"http://{ip}:{health}", "/readyz"))
+        return process
 
     def end(self):
         self.process.terminate()

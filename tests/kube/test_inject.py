@@ -5,20 +5,26 @@ import base64
 import contextlib
 import http.client
 import json
+import os
 import pathlib
+import platform
 import re
 import socket
 import ssl
+import subprocess
 import threading
 import time
 
 import pytest
 
+from control_plane import tools_folder
+from controller import ROOT
 from daemon import GUARD_S, eventually
-from injector import ACCOUNT, AGENT, ASKS, DONE, SPACE, Injector, call, installed, make, said
+from injector import ACCOUNT, AGENT, ASKS, DONE, SPACE, WEBHOOK, Injector, call, installed, make, said, token
 from objects import Pods
 from program import TORCH_PYTHON
 
+KEY = {"x86_64": "agent-amd64"}.get(platform.machine(), "agent-arm64")
 PRELOAD = "/opt/threadtide/$LIB/libtide-agent.so"
 # What Pod Security's `restricted` wants of a pod.
 RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalation": False,
@@ -49,8 +55,8 @@ def test_who_asks_gets_the_agent_and_nobody_else(cluster, injector, namespace):
     assert env["LD_PRELOAD"] == f"/x.so:{PRELOAD}" and env["OMP_NUM_THREADS"] == "2"
     assert {"name": AGENT, "mountPath": "/opt/threadtide", "readOnly": True} in container["volumeMounts"]
     volume, = (v["configMap"] for v in made["spec"]["volumes"] if v["name"] == AGENT)
-    assert volume["optional"] is True and {"key": "agent", "path": "lib64/libtide-agent.so"} in volume["items"]
-    kept = base64.b64decode(plane.must("GET", f"{maps}/{AGENT}")["binaryData"]["agent"])
+    assert volume["optional"] is True and {"key": KEY, "path": "lib64/libtide-agent.so"} in volume["items"]
+    kept = base64.b64decode(plane.must("GET", f"{maps}/{AGENT}")["binaryData"][KEY])
     assert kept.startswith(b"\x7fELF") and len(kept) < 900 << 10
 
     assert said(make(plane, namespace, "silent", labels=None)) is None
@@ -65,6 +71,19 @@ def test_who_asks_gets_the_agent_and_nobody_else(cluster, injector, namespace):
     assert said(make(plane, namespace, "spaces", labels=None, container={"securityContext": RESTRICTED}))
     assert said(make(plane, namespace, "without", labels={"threadtide.io/inject": "false"},
                      container={"securityContext": RESTRICTED})) is None
+
+
+def test_the_documents_commands_tell_the_api_server_of_authority_and_path(cluster, injector):
+    plane = cluster
+    plane.must("PATCH", WEBHOOK, [{"op": "replace", "path": f"/webhooks/{i}/clientConfig", "value": {
+        "service": {"name": "tide-inject", "namespace": SPACE, "port": 443}}} for i in range(2)])
+    commands = re.search(r"(?ms)^      ca=\$\(kubectl .*?done$", (ROOT / "docs/kubernetes.md").read_text())[0]
+    subprocess.run(["bash", "-ec", commands], check=True, timeout=GUARD_S, env={
+        "PATH": f"{tools_folder()}:{os.environ['PATH']}", "HOME": str(plane.folder), "KUBECONFIG": str(plane.kubeconfig())})
+    told = [hook["clientConfig"] for hook in plane.must("GET", WEBHOOK)["webhooks"]]
+    call(plane, plane.address.ip, injector.ports[0], injector.authority)
+    assert told == 2 * [{"caBundle": base64.b64encode(injector.authority.encode()).decode(), "service": {
+        "name": "tide-inject", "namespace": SPACE, "port": 443, "path": f"/pods/{token(plane)}"}}]
 
 
 def test_two_replicas_are_admitted_where_pods_may_do_least(cluster):
@@ -162,7 +181,10 @@ def test_junk_is_refused_and_a_huge_pod_allowed_as_it_is(cluster, injector):
     """Straight to the webhook, as anybody in the network can; some leave before they are answered."""
     context = ssl.create_default_context(cadata=injector.authority)
 
-    def asked(body, method="POST", path="/pods"):
+    right = f"/pods/{token(cluster)}"
+    assert len(right) >= 6 + 32
+
+    def asked(body, method="POST", path=right):
         connection = http.client.HTTPSConnection(cluster.address.ip, injector.ports[0], context=context, timeout=GUARD_S)
         connection.request(method, path, body)
         return connection
@@ -174,8 +196,12 @@ def test_junk_is_refused_and_a_huge_pod_allowed_as_it_is(cluster, injector):
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u-1", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "namespace": "not-there",
         "object": {"metadata": {}, "spec": {"containers": [{"name": "a"}]}}}}
-    for words in ((b"{",), (b"",), (b"[]",), (b"\0\xff",), (b"{}", "GET"), (b"{}", "POST", "/other")):
-        assert answer(*words)[0] in (400, 404), words
+    for words in ((b"{",), (b"",), (b"[]",), (b"\0\xff",)):
+        assert answer(*words)[0] == 400, words
+    question = json.dumps(review)
+    for words in (("GET", right), ("POST", "/pods"), ("POST", "/pods/"), ("POST", right[:-1]), ("POST", f"{right}x"), ("POST", right[5:]),
+                  ("POST", f"/pods/{'0' * 64}"), ("POST", "/")):
+        assert answer(question, *words)[0] == 404, words
     for _ in range(5):
         asked(json.dumps(review)).close()
     review["request"]["object"]["metadata"]["annotations"] = {"large": "x" * (2 << 20)}
@@ -197,6 +223,23 @@ def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, 
     assert said(make(plane, namespace, "again")) == "no: the agent could not be put into the namespace"
 
 
+def test_who_ends_says_so_answers_on_and_keeps_its_path(cluster, injector):
+    ip, ports = cluster.address.ip, [cluster.address.port() for _ in range(2)]
+    before, context = token(cluster), ssl.create_default_context(cadata=injector.authority)
+    process = injector.begin(*ports, "--drain=2")
+    try:
+        assert token(cluster) == before
+        process.terminate()
+        eventually(lambda: not cluster.answers(f"http://{ip}:{ports[1]}", "/readyz"))
+        with contextlib.closing(http.client.HTTPSConnection(ip, ports[0], context=context, timeout=GUARD_S)) as connection:
+            connection.request("POST", f"/pods/{before}", b"{")
+            assert connection.getresponse().status == 400
+        assert process.wait(GUARD_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def agent_of(runner, name):
     """Whether the pod's process has the agent."""
     pid = runner.run_of(name).container.pid
@@ -215,7 +258,7 @@ def test_pods_start_without_the_agent_that_they_were_promised(cluster, injector,
     eventually(lambda: "cannot be preloaded (cannot open shared object file): ignored" in runner.log("late"))
     pods.until("given", "Running")
     plane.must("POST", f"/api/v1/namespaces/{namespace}/configmaps", {
-        "metadata": {"name": AGENT}, "binaryData": {"agent": base64.b64encode(b"no agent" * 1000).decode()}})
+        "metadata": {"name": AGENT}, "binaryData": {KEY: base64.b64encode(b"no agent" * 1000).decode()}})
     plane.must("POST", pods.path, {"metadata": {"name": "broken"}, "spec": late["spec"]})
     pods.until("broken", "Running")
     eventually(lambda: "cannot be preloaded (invalid ELF header): ignored" in runner.log("broken"))

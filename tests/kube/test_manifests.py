@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people install: the plain manifests and the Helm chart, on a real API server."""
+import base64
 import json
 import os
 import pathlib
@@ -171,6 +172,8 @@ def webhooks_authority(plane):
     hooks = plane.must("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject")["webhooks"]
     secret = plane.must("GET", "/api/v1/namespaces/threadtide/secrets/tide-inject-ca")
     assert {h["clientConfig"]["caBundle"] for h in hooks} == {secret["data"]["ca.crt"]} and secret["data"]["ca.key"]
+    path = base64.b64decode(secret["data"]["path"]).decode()
+    assert len(path) >= 32 and {h["clientConfig"]["service"]["path"] for h in hooks} == {f"/pods/{path}"}
     return secret["data"]
 
 

@@ -183,6 +183,23 @@ static void a_pods_files_are_found_and_read_again(void **state)
     rmdir(dir);
 }
 
+static void a_pod_without_its_accounts_files_is_told_of_them(void **state)
+{
+    struct access a;
+    struct error err = {0};
+
+    (void)state;
+    setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1", 1);
+    setenv("KUBERNETES_SERVICE_PORT", "443", 1);
+    setenv("KUBECONFIG", "/nowhere/config", 1);
+    assert_int_equal(access_find(NULL, NULL, &a, &err), -ENOENT);
+    assert_non_null(strstr(err.text, ACCESS_SERVICE_FILES));
+    unsetenv("KUBERNETES_SERVICE_HOST");
+    assert_int_equal(access_find(NULL, NULL, &a, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/nowhere/config"));
+    unsetenv("KUBECONFIG");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +209,7 @@ int main(void)
         cmocka_unit_test(the_first_file_that_has_it_wins),
         cmocka_unit_test(mistakes_are_named_with_file_and_line),
         cmocka_unit_test(a_pods_files_are_found_and_read_again),
+        cmocka_unit_test(a_pod_without_its_accounts_files_is_told_of_them),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -260,6 +260,9 @@ static void pods_where_it_could_hurt_only_say_so(void **state)
     check_said("{'name': 'a', 'resources': {'limits': {'ephemeral-storage': '1Gi'}}}", "", "",
                "a: agent");
     check_said(c, "", ", 'hostNetwork': true", "a: agent");
+    check_said(c, "", ", 'nodeSelector': {'kubernetes.io/arch': '" AGENT_ARCH "'}", "a: agent");
+    check_said(c, "", ", 'nodeSelector': {'kubernetes.io/arch': 's390x'}",
+               "no: the agent that is here is for " AGENT_ARCH);
 }
 
 static void pods_that_do_not_want_it_are_not_even_told(void **state)
@@ -496,7 +499,7 @@ static void the_agent_becomes_a_configmap_if_it_fits(void **state)
     put_file(dir, agent_files[0].path, 6);
     assert_int_equal(agent_files_read(dir, "n", &map, &err), 0);
     data = json_object_get(map, "binaryData");
-    assert_string_equal(json_string_value(json_object_get(data, "agent")), "eHh4eHh4");
+    assert_string_equal(json_string_value(json_object_get(data, AGENT_KEY)), "eHh4eHh4");
     assert_int_equal(json_object_size(data), 1);
     json_decref(map);
     put_file(dir, agent_files[0].path, AGENT_FILES_MAX + 1);

@@ -189,12 +189,20 @@ int access_in_cluster(const char *dir, struct access *ret, struct error *err)
 
 int access_find(const char *kubeconfig, const char *context, struct access *ret, struct error *err)
 {
+    bool in_pod = getenv("KUBERNETES_SERVICE_HOST") != NULL;
+    struct error first = {0}, second = {0};
     int r;
 
     if (kubeconfig || context)
         return access_load(kubeconfig, context, ret, err);
-    r = access_in_cluster(ACCESS_SERVICE_FILES, ret, err);
-    return r == -ENOENT ? access_load(NULL, NULL, ret, err) : r;
+    r = access_in_cluster(ACCESS_SERVICE_FILES, ret, &first);
+    if (r == -ENOENT) {
+        r = access_load(NULL, NULL, ret, &second);
+        /* A pod without its account's files is told of these, not of a kubeconfig. */
+        if (r != -ENOENT || !in_pod)
+            first = second;
+    }
+    return r < 0 ? error_set(err, r, "%s", first.text) : r;
 }
 
 void access_done(struct access *a)

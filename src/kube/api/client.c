@@ -14,7 +14,7 @@
 #include <sys/epoll.h>
 
 #define RETRY_DEFAULT_MS 1000 /* after a refusal that does not say how long */
-#define FIELD_MANAGER    "fieldManager=tide-kube"
+#define FIELD_MANAGER    "tide-kube"
 
 struct call {
     struct call *next;
@@ -392,10 +392,11 @@ static char *full_path(const struct client_request *request)
     bool writes = request->verb != CLIENT_GET && request->verb != CLIENT_DELETE;
     char *path;
 
-    if (asprintf(&path, "%s%s%s", request->path,
-                 !writes                      ? ""
-                 : strchr(request->path, '?') ? "&" FIELD_MANAGER
-                                              : "?" FIELD_MANAGER,
+    if (!writes)
+        return strdup(request->path);
+    if (asprintf(&path, "%s%cfieldManager=%s%s", request->path,
+                 strchr(request->path, '?') ? '&' : '?',
+                 request->manager ? request->manager : FIELD_MANAGER,
                  request->verb == CLIENT_APPLY ? "&force=true" : "") < 0)
         return NULL;
     return path;

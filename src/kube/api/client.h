@@ -61,6 +61,7 @@ struct client_request {
     client_allowed *allowed; /* asked when its turn comes; NULL: it may be sent */
     void *arg;               /* of all three */
     unsigned timeout_ms;     /* 0: CLIENT_TIMEOUT_MS, of a stream none */
+    const char *manager;     /* whom a write's fields belong to; NULL: tide-kube */
     bool urgent;             /* neither rate nor turn hold it up: leases */
 };
 

@@ -13,13 +13,13 @@
 /* As scripts/agent-tree.sh lays them out: an entry for each value that ld.so gives to $LIB. */
 const struct agent_file agent_files[] = {
 #ifdef __x86_64__
-    {"agent", "lib/x86_64-linux-gnu/" PRELOAD_FILE},
-    {"agent", "lib64/" PRELOAD_FILE},
-    {"agent-32", "lib/i386-linux-gnu/" PRELOAD_FILE},
-    {"agent-32", "lib32/" PRELOAD_FILE},
+    {AGENT_KEY, "lib/x86_64-linux-gnu/" PRELOAD_FILE},
+    {AGENT_KEY, "lib64/" PRELOAD_FILE},
+    {"agent-i386", "lib/i386-linux-gnu/" PRELOAD_FILE},
+    {"agent-i386", "lib32/" PRELOAD_FILE},
 #else
-    {"agent", "lib/aarch64-linux-gnu/" PRELOAD_FILE},
-    {"agent", "lib64/" PRELOAD_FILE},
+    {AGENT_KEY, "lib/aarch64-linux-gnu/" PRELOAD_FILE},
+    {AGENT_KEY, "lib64/" PRELOAD_FILE},
 #endif
 };
 const size_t agent_files_count = ARRAY_LEN(agent_files);

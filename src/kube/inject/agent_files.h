@@ -10,6 +10,18 @@
 #include <jansson.h>
 #include <stddef.h>
 
+/*
+ * Which architecture ours is, as nodes say it. Keys and the manager of their fields have it in
+ * their names: replicas on nodes of several do not take each other's files away.
+ */
+#ifdef __x86_64__
+#define AGENT_ARCH "amd64"
+#else
+#define AGENT_ARCH "arm64"
+#endif
+#define AGENT_KEY     "agent-" AGENT_ARCH
+#define AGENT_MANAGER "tide-inject-" AGENT_ARCH
+
 #define AGENT_FILES_MAX (900u << 10) /* bytes in all: an object of the API holds a MiB */
 
 /* A file that a pod sees, and the key that has its bytes. Several files may have one key. */

@@ -9,6 +9,7 @@
 #include "kube/inject/inject.h"
 #include "kube/inject/patch.h"
 #include "kube/inject/spread.h"
+#include "kube/inject/token.h"
 #include "kube/inject/webhook.h"
 #include "kube/log.h"
 #include "kube/serve/trust.h"
@@ -18,10 +19,20 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define EXIT_USAGE 2
-#define SECRET     "tide-inject-ca"
+#define DRAIN_S    10 /* until no API server's node sends to a pod that is not ready */
+#define DRAIN_MAX  3600
+
+/*
+ * All pods of a namespace wait for one call. These are for many new namespaces at once: each call
+ * carries the agent, 0.4 MB, and a pod waits for it for SPREAD_WAIT_MS.
+ */
+#define RATE   50
+#define BURST  200
+#define SECRET "tide-inject-ca"
 
 static const char usage[] =
     "Usage: tide-kube inject [OPTION…]\n"
@@ -35,12 +46,16 @@ static const char usage[] =
     "  --listen HOST:PORT    the API server's questions (TLS); default :9443\n"
     "  --health HOST:PORT    /healthz, /readyz, /metrics; default 127.0.0.1:8080\n"
     "  --service HOST        whom the API server calls; default tide-inject.NAMESPACE.svc\n"
-    "  --ca-secret NAME      keeps the authority of our certificates; default tide-inject-ca\n"
+    "  --ca-secret NAME      keeps the authority of our certificates, and the secret part of the\n"
+    "                        webhook's path; default tide-inject-ca\n"
     "  --tls-dir DIR         holds tls.crt, tls.key and ca.crt of somebody else's instead\n"
     "  --agent-dir DIR       holds the agent; default: the installed one\n"
     "  --sizes=yes|no        also set variables that size runtimes for the CPU limit; default yes\n"
+    "  --drain SECONDS       answers so long after SIGTERM; default 10\n"
     "\n"
-    "SIGTERM ends it. Pods go on, and new ones start without the agent.\n";
+    "SIGTERM ends it: /readyz says so, and it answers on for --drain; a second one ends it at "
+    "once.\n"
+    "Pods go on, and new ones start without the agent.\n";
 
 enum option_id {
     OPTION_KUBECONFIG = 256,
@@ -53,6 +68,7 @@ enum option_id {
     OPTION_TLS_DIR,
     OPTION_AGENT_DIR,
     OPTION_SIZES,
+    OPTION_DRAIN,
     OPTION_HELP,
     OPTION_MAX,
 };
@@ -68,6 +84,7 @@ static const struct option options[] = {
     {"tls-dir", required_argument, NULL, OPTION_TLS_DIR},
     {"agent-dir", required_argument, NULL, OPTION_AGENT_DIR},
     {"sizes", required_argument, NULL, OPTION_SIZES},
+    {"drain", required_argument, NULL, OPTION_DRAIN},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
@@ -79,6 +96,9 @@ struct program {
     struct spread *spread;
     struct webhook *webhook;
     struct trust *trust;
+    struct token *token;
+    unsigned drain_s;
+    bool ends;
     struct webhook_options webhook_options;
     struct trust_options trust_options;
     char host[300];
@@ -96,7 +116,9 @@ static const char *given(const struct program *p, enum option_id id, const char 
 /* Returns 0, an exit status above 0, or -1: there is nothing to run. */
 static int read_command_line(struct program *p, int argc, char **argv)
 {
-    const char *sizes;
+    const char *sizes, *drain;
+    char *end;
+    unsigned long seconds;
     int id;
 
     while ((id = getopt_long(argc, argv, "", options, NULL)) >= 0) {
@@ -118,6 +140,14 @@ static int read_command_line(struct program *p, int argc, char **argv)
                 optind < argc ? "no option" : "neither yes nor no");
         return EXIT_USAGE;
     }
+    drain = given(p, OPTION_DRAIN, NULL);
+    seconds = drain ? strtoul(drain, &end, 10) : DRAIN_S;
+    if (drain && (*drain < '0' || *drain > '9' || *end || seconds > DRAIN_MAX)) {
+        fprintf(stderr, "tide-kube: --drain=%s is no number of seconds up to %d.\n", drain,
+                DRAIN_MAX);
+        return EXIT_USAGE;
+    }
+    p->drain_s = (unsigned)seconds;
     return 0;
 }
 
@@ -136,13 +166,56 @@ static void on_trust(void *arg, const char *problem)
     }
 }
 
+static void on_token(void *arg, const char *text, const char *problem)
+{
+    struct program *p = arg;
+    char said[ERROR_TEXT_MAX + 600];
+
+    if (text) {
+        webhook_name(p->webhook, text);
+        return;
+    }
+    snprintf(said, sizeof(said), "no path for the webhook: %s", problem);
+    kube_log(NULL, said);
+}
+
+static int on_drained(sd_event_source *s, uint64_t usec, void *arg)
+{
+    const struct program *p = arg;
+
+    (void)s;
+    (void)usec;
+    return sd_event_exit(p->event, 0);
+}
+
+/*
+ * Whoever calls us learns a while after kubelet that we end: until then we answer. A second signal
+ * ends us at once.
+ */
+static int on_end(sd_event_source *s, const struct signalfd_siginfo *info, void *arg)
+{
+    struct program *p = arg;
+
+    (void)s;
+    (void)info;
+    if (p->ends || p->drain_s == 0 ||
+        sd_event_add_time_relative(p->event, NULL, CLOCK_MONOTONIC, p->drain_s * 1000000ull, 0,
+                                   on_drained, p) < 0)
+        return sd_event_exit(p->event, 0);
+    p->ends = true;
+    if (p->webhook)
+        webhook_leave(p->webhook);
+    return 0;
+}
+
 static int connect_to(struct program *p, struct error *err)
 {
+    const struct client_limits limits = {.rate = RATE, .burst = BURST};
     struct access access;
     int r = access_find(given(p, OPTION_KUBECONFIG, NULL), given(p, OPTION_CONTEXT, NULL), &access,
                         err);
 
-    return r < 0 ? r : client_new(p->event, &access, NULL, &p->client, err);
+    return r < 0 ? r : client_new(p->event, &access, &limits, &p->client, err);
 }
 
 static int read_agent(const struct program *p, json_t **ret, struct error *err)
@@ -166,6 +239,7 @@ static void name_trust(struct program *p)
     p->hosts[0] = given(p, OPTION_SERVICE, p->host);
     t->hosts = p->hosts;
     t->n_hosts = 1;
+    t->told = true;
     t->name_space = space;
     t->secret = given(p, OPTION_SECRET, SECRET);
     if (!dir)
@@ -184,7 +258,7 @@ static int run(struct program *p, struct error *err)
 
     signal(SIGPIPE, SIG_IGN);
     if (r >= 0)
-        r = ends_by_signals(p->event, false, NULL, NULL);
+        r = ends_by_signals(p->event, false, on_end, p);
     if (r < 0)
         return error_set(err, r, "no event loop: %s", strerror(-r));
     r = read_agent(p, &agent, err);
@@ -205,6 +279,9 @@ static int run(struct program *p, struct error *err)
     r = webhook_new(p->event, &p->webhook_options, p->spread, &p->webhook, err);
     if (r == 0)
         r = trust_new(p->client, p->event, &p->trust_options, on_trust, p, &p->trust, err);
+    if (r == 0)
+        r = token_new(p->client, p->event, p->trust_options.name_space, p->trust_options.secret,
+                      on_token, p, &p->token, err);
     if (r < 0)
         return r;
     if (p->trust_options.cert_file)
@@ -223,6 +300,7 @@ int inject_main(int argc, char **argv)
     r = run(&program, &err);
     if (r < 0)
         fprintf(stderr, "tide-kube: %s\n", err.text);
+    token_free(program.token);
     trust_free(program.trust);
     webhook_free(program.webhook);
     spread_free(program.spread);

@@ -150,8 +150,9 @@ static unsigned limit_mcpu(const json_t *pod, const json_t *container)
 
 /*
  * Adds the variables for the container's CPU limit. The cores of the node are not known yet: a
- * limit above them sizes pools above them. Nothing is set where a list of variables comes from
- * elsewhere (envFrom), which may have the same ones. Returns the size, 0: none.
+ * limit above them sizes pools above them, and docs/kubernetes.md says so. Nothing is set where a
+ * list of variables comes from elsewhere (envFrom), which may have the same ones. Returns the size,
+ * 0: none.
  */
 static unsigned add_sizes(struct edit *e, const json_t *pod, const json_t *container, json_t *added)
 {
@@ -356,10 +357,13 @@ static bool has_volume(const json_t *spec)
 static const char *why_not_pod(const json_t *pod)
 {
     const json_t *spec = json_object_get(pod, "spec");
+    const char *arch = text(json_object_get(spec, "nodeSelector"), "kubernetes.io/arch");
 
     if (is(json_object_get(spec, "os"), "name", "windows") ||
         is(json_object_get(spec, "nodeSelector"), "kubernetes.io/os", "windows"))
         return "it runs on Windows";
+    if (arch && strcmp(arch, AGENT_ARCH) != 0)
+        return "the agent that is here is for " AGENT_ARCH;
     if (json_is_true(json_object_get(spec, "hostPID")))
         return "it shares the node's processes";
     if (has_volume(spec))

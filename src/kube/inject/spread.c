@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "kube/inject/agent_files.h"
 
 #include <errno.h>
 #include <string.h>
@@ -80,6 +81,15 @@ static unsigned counts_s(int code)
     return code == -ETIMEDOUT ? SPREAD_AGAIN_S : SPREAD_REFUSE_S;
 }
 
+/*
+ * Whether one that was there may still be, after an answer of @code: the namespace is there, and
+ * nobody has refused to make it anew (a quota counts new objects alone).
+ */
+static bool may_be_there(int code)
+{
+    return code != -ENOENT && code != -EACCES && code != -ESHUTDOWN;
+}
+
 static void on_written(void *arg, const struct client_answer *answer)
 {
     struct space *space = arg;
@@ -88,7 +98,7 @@ static void on_written(void *arg, const struct client_answer *answer)
     bool good = answer->code == 0;
 
     space->call = 0;
-    space->there = good;
+    space->there = good || (space->there && may_be_there(answer->code));
     space->until_ns = clock_now_ns() + counts_s(answer->code) * NS_PER_S;
     s->failures += !good;
     if (!good)
@@ -107,6 +117,7 @@ static int write_to(struct space *space)
     struct client_request request = {.verb = CLIENT_APPLY,
                                      .path = path,
                                      .text = s->text,
+                                     .manager = AGENT_MANAGER,
                                      .done = on_written,
                                      .arg = space,
                                      .timeout_ms = SPREAD_WAIT_MS};
@@ -130,8 +141,10 @@ int spread_to(struct spread *s, const char *name_space, spread_done *done, void 
         return error_set(err, -ENOSPC, "too many namespaces");
     if (!space->call && space->until_ns > now)
         return space->there ? 0 : error_set(err, -EAGAIN, "it was refused a moment ago");
-    if (!space->call && write_to(space) < 0)
+    if (!space->call && write_to(space) < 0 && !space->there)
         return error_set(err, -EBUSY, "too many requests to the API server");
+    if (space->there) /* it is written anew meanwhile */
+        return 0;
     wait = calloc(1, sizeof(*wait));
     if (!wait)
         return error_set(err, -ENOMEM, "out of memory");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Puts the agent's ConfigMap into namespaces, as pods of them are made. One write for all that wait
- * for it; what was written a while ago is written again, since somebody may have deleted it. A
- * namespace that refused it is left in peace for a moment. Event loop's thread; called by
- * webhook.c.
+ * for it. What was written a while ago is written again, since somebody may have deleted it; nobody
+ * waits for that, nor is it missed if it fails. A namespace that refused it is left in peace for a
+ * moment. Event loop's thread; called by webhook.c.
  */
 #pragma once
 

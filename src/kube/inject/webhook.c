@@ -8,8 +8,10 @@
 #include "kube/inject/patch.h"
 #include "kube/inject/review.h"
 #include "kube/inject/spread.h"
+#include "kube/inject/token.h"
 
 #include <errno.h>
+#include <gnutls/gnutls.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -21,6 +23,8 @@ struct webhook {
     struct spread *spread;
     struct httpd *server, *health; /* the first: NULL without a certificate */
     uint64_t patched, left, refused;
+    bool leaves;
+    char path[sizeof(WEBHOOK_PATH) + TOKEN_MAX]; /* "": not known yet */
 };
 
 /* A question whose namespace is about to get the agent. */
@@ -38,7 +42,7 @@ static void answer(struct webhook *w, struct httpd_request *r, const struct revi
 {
     w->patched += injected;
     w->left += !injected;
-    httpd_answer(r, 200, JSON, review_answer(review, patch), false);
+    httpd_answer(r, 200, JSON, review_answer(review, patch), w->leaves);
 }
 
 /* With @problem the pod stays as it is, and says so. */
@@ -113,15 +117,23 @@ static void judge(struct webhook *w, struct httpd_request *r, struct review *rev
     spread_first(w, r, review);
 }
 
+/* How long it takes does not say how much of @path is right. */
+static bool is_right(const struct webhook *w, const char *path)
+{
+    size_t n = strlen(w->path);
+
+    return n > 0 && strlen(path) == n && gnutls_memcmp(path, w->path, n) == 0;
+}
+
 static void on_question(void *arg, struct httpd_request *r)
 {
     struct webhook *w = arg;
     struct review review;
     struct error err = {0};
 
-    if (strcmp(r->path, WEBHOOK_PATH) != 0 || strcmp(r->method, "POST") != 0) {
+    if (!is_right(w, r->path) || strcmp(r->method, "POST") != 0) {
         w->refused++;
-        httpd_answer(r, 404, "text/plain", strdup("there is only POST " WEBHOOK_PATH "\n"), false);
+        httpd_answer(r, 404, "text/plain", strdup("there is nothing here\n"), false);
         return;
     }
     if (r->cut || review_read(r->body, r->body_len, &review, &err) < 0) {
@@ -169,7 +181,7 @@ static char *numbers(const struct webhook *w)
 static void on_probe(void *arg, struct httpd_request *r)
 {
     struct webhook *w = arg;
-    bool ready = w->server != NULL;
+    bool ready = w->server && *w->path && !w->leaves;
 
     if (strcmp(r->method, "GET") != 0)
         httpd_answer(r, 405, "text/plain", strdup("only GET\n"), false);
@@ -179,7 +191,10 @@ static void on_probe(void *arg, struct httpd_request *r)
         httpd_answer(r, 200, "text/plain", strdup("ok\n"), false);
     else if (strcmp(r->path, "/readyz") == 0)
         httpd_answer(r, ready ? 200 : 503, "text/plain",
-                     strdup(ready ? "ok\n" : "there is no certificate yet\n"), false);
+                     strdup(ready       ? "ok\n"
+                            : w->leaves ? "it ends\n"
+                                        : "there is no certificate or no path yet\n"),
+                     false);
     else
         httpd_answer(r, 404, "text/plain", strdup("/metrics, /healthz or /readyz\n"), false);
 }
@@ -219,12 +234,23 @@ int webhook_serve(struct webhook *w, struct error *err)
                                     .arg = w,
                                     .idle_s = WEBHOOK_IDLE_S,
                                     .connections_max = WEBHOOK_CONNECTIONS_MAX,
+                                    .per_address_max = WEBHOOK_ADDRESS_MAX,
                                     .body_max = REVIEW_MAX,
                                     .bodies_max = WEBHOOK_BODIES_MAX,
                                     .ignore_max = REVIEW_MAX,
                                     .certificate = identity_callback()};
 
     return w->server ? 0 : httpd_new(w->event, &options, &w->server, err);
+}
+
+void webhook_name(struct webhook *w, const char *token)
+{
+    snprintf(w->path, sizeof(w->path), WEBHOOK_PATH "%s", token);
+}
+
+void webhook_leave(struct webhook *w)
+{
+    w->leaves = true;
 }
 
 struct webhook *webhook_free(struct webhook *w)

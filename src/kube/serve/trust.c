@@ -232,6 +232,12 @@ static void keep(struct trust *t, const char *version)
     }
 }
 
+/* Seconds that an authority has to count yet, to be kept. */
+static int64_t left_s(const struct trust *t)
+{
+    return t->options->told ? 0 : (int64_t)2 * IDENTITY_LEAF_DAYS * DAY_S;
+}
+
 static void on_secret(void *arg, const struct client_answer *answer)
 {
     struct trust *t = arg;
@@ -246,8 +252,7 @@ static void on_secret(void *arg, const struct client_answer *answer)
     }
     t->ca.cert = decode(data, "ca.crt");
     t->ca.key = decode(data, "ca.key");
-    if (t->ca.cert && t->ca.key &&
-        identity_expires_s(t->ca.cert) > now_s() + (int64_t)2 * IDENTITY_LEAF_DAYS * DAY_S) {
+    if (t->ca.cert && t->ca.key && identity_expires_s(t->ca.cert) > now_s() + left_s(t)) {
         issue(t);
         return;
     }

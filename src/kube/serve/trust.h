@@ -23,6 +23,7 @@ struct trust_options {
     const char *const *hosts;                   /* that its certificates are for */
     size_t n_hosts;
     unsigned look_ms; /* 0: TRUST_LOOK_MS */
+    bool told;        /* people tell of our authority: it stays until it ends, not two years less */
 };
 
 /* A new certificate is served, and trust_ca() is known; or, with @problem, there is none. */

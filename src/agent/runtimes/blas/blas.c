@@ -108,14 +108,12 @@ uint32_t blas_variable(const char *const *names)
 
 bool blas_chosen(const char *const *names)
 {
-    bool by_user = false;
+    bool by_user;
 
     for (; *names; names++)
-        if (blas_variable((const char *const[]){*names, NULL}) > 0) {
-            number_of_variable(*names, &by_user);
-            break;
-        }
-    return by_user;
+        if ((int32_t)number_of_variable(*names, &by_user) > 0)
+            return by_user;
+    return false;
 }
 
 /* ---- libraries that ask ---- */
