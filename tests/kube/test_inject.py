@@ -2,6 +2,7 @@
 """`tide-kube inject` and a real API server: pods that ask for the agent get it, others do not, and whatever
 becomes of us, pods are made and start. PyTorch in an unmodified pod follows its limit, on the runner."""
 import base64
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -56,7 +57,9 @@ def test_who_asks_gets_the_agent_and_nobody_else(cluster, injector, namespace):
     assert {"name": AGENT, "mountPath": "/opt/threadtide", "readOnly": True} in container["volumeMounts"]
     volume, = (v["configMap"] for v in made["spec"]["volumes"] if v["name"] == AGENT)
     assert volume["optional"] is True and {"key": KEY, "path": "lib64/libtide-agent.so"} in volume["items"]
-    kept = base64.b64decode(plane.must("GET", f"{maps}/{AGENT}")["binaryData"][KEY])
+    there = plane.must("GET", f"{maps}/{AGENT}")
+    assert [f["manager"] for f in there["metadata"]["managedFields"]] == [KEY.replace("agent", "tide-inject")]  # another architecture's keys stay
+    kept = base64.b64decode(there["binaryData"][KEY])
     assert kept.startswith(b"\x7fELF") and len(kept) < 900 << 10
 
     assert said(make(plane, namespace, "silent", labels=None)) is None
@@ -210,6 +213,24 @@ def test_junk_is_refused_and_a_huge_pod_allowed_as_it_is(cluster, injector):
     with contextlib.suppress(OSError):
         assert answer(b"x" * (10 << 20))[0] == 413
     assert said(make(cluster, "default", "try", query="?dryRun=All"))
+
+
+def test_many_questions_at_once_from_one_address_about_a_new_namespace(cluster, injector, namespace):
+    """As an API server asks, each on a connection of its own, which it keeps."""
+    context, many = ssl.create_default_context(cadata=injector.authority), 300
+    review = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u-1", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "operation": "CREATE", "namespace": namespace,
+        "object": {"metadata": {}, "spec": {"containers": [{"name": "a"}]}}}})
+    path, all_answered = f"/pods/{token(cluster)}", threading.Barrier(many)
+
+    def ask(_):
+        with contextlib.closing(http.client.HTTPSConnection(cluster.address.ip, injector.ports[0], context=context, timeout=GUARD_S)) as connection:
+            connection.request("POST", path, review)
+            patch = base64.b64decode(json.loads(connection.getresponse().read())["response"]["patch"])
+            all_answered.wait(GUARD_S)
+            return b"/spec/volumes" in patch
+    with concurrent.futures.ThreadPoolExecutor(many) as pool:
+        assert all(pool.map(ask, range(many)))
 
 
 def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, namespace):
