@@ -4,6 +4,7 @@ becomes of us, pods are made and start. PyTorch in an unmodified pod follows its
 import base64
 import concurrent.futures
 import contextlib
+import datetime
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -87,6 +89,32 @@ def test_the_documents_commands_tell_the_api_server_of_authority_and_path(cluste
     call(plane, plane.address.ip, injector.ports[0], injector.authority)
     assert told == 2 * [{"caBundle": base64.b64encode(injector.authority.encode()).decode(), "service": {
         "name": "tide-inject", "namespace": SPACE, "port": 443, "path": f"/pods/{token(plane)}"}}]
+
+
+def test_it_says_when_its_authority_ends(cluster, injector):
+    ip, (_, health) = cluster.address.ip, injector.ports
+    with urllib.request.urlopen(f"http://{ip}:{health}/metrics", timeout=GUARD_S) as answer:
+        end = re.search(r"(?m)^tide_inject_authority_end_timestamp_seconds (\S+)", answer.read().decode())[1]
+    wanted = subprocess.run(["openssl", "x509", "-noout", "-enddate", "-dateopt", "iso_8601"], input=injector.authority, text=True,
+                            capture_output=True, check=True).stdout.strip().removeprefix("notAfter=")
+    assert datetime.datetime.fromisoformat(wanted.replace("Z", "+00:00")).timestamp() == float(end)
+
+
+def test_an_authority_of_which_people_told_stays_until_it_ends(cluster, injector, tmp_path):
+    """Of 400 days. Another one would be served at once, and the API server hear of it from nobody."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "400", "-subj",
+                    "/CN=old", "-keyout", tmp_path / "ca.key", "-out", tmp_path / "ca.crt"], check=True, capture_output=True)
+    secrets = f"/api/v1/namespaces/{SPACE}/secrets"
+    data = {name: base64.b64encode((tmp_path / name).read_bytes()).decode() for name in ("ca.crt", "ca.key")}
+    cluster.must("POST", secrets, {"metadata": {"name": "old"}, "data": data})
+    process = injector.begin(cluster.address.port(), cluster.address.port(), "--drain=0", "--ca-secret=old", "--kubeconfig", cluster.kubeconfig())
+    try:
+        kept = cluster.must("GET", f"{secrets}/old")["data"]
+        assert {**kept, **data} == kept and len(base64.b64decode(kept["path"])) == 64  # which it has added
+    finally:
+        process.terminate()
+        process.wait(GUARD_S)
+        cluster.must("DELETE", f"{secrets}/old")
 
 
 def test_two_replicas_are_admitted_where_pods_may_do_least(cluster):
@@ -247,7 +275,7 @@ def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, 
 def test_who_ends_says_so_answers_on_and_keeps_its_path(cluster, injector):
     ip, ports = cluster.address.ip, [cluster.address.port() for _ in range(2)]
     before, context = token(cluster), ssl.create_default_context(cadata=injector.authority)
-    process = injector.begin(*ports, "--drain=2")
+    process = injector.begin(*ports, "--drain=1")
     try:
         assert token(cluster) == before
         process.terminate()

@@ -151,6 +151,14 @@ static int read_command_line(struct program *p, int argc, char **argv)
     return 0;
 }
 
+/* When the authority ends: there is nobody but a person to tell the API server of another. */
+static int64_t authority_s(const struct program *p)
+{
+    const char *ca = p->trust ? trust_ca(p->trust) : NULL;
+
+    return ca ? identity_expires_s(ca) : -1;
+}
+
 static void on_trust(void *arg, const char *problem)
 {
     struct program *p = arg;
@@ -160,7 +168,7 @@ static void on_trust(void *arg, const char *problem)
     if (problem) {
         snprintf(text, sizeof(text), "no certificate for the webhook: %s", problem);
         kube_log(NULL, text);
-    } else if (webhook_serve(p->webhook, &err) < 0) {
+    } else if (webhook_serve(p->webhook, authority_s(p), &err) < 0) {
         kube_log(NULL, err.text);
         sd_event_exit(p->event, 1);
     }

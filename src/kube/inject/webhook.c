@@ -23,6 +23,7 @@ struct webhook {
     struct spread *spread;
     struct httpd *server, *health; /* the first: NULL without a certificate */
     uint64_t patched, left, refused;
+    int64_t authority_s;
     bool leaves;
     char path[sizeof(WEBHOOK_PATH) + TOKEN_MAX]; /* "": not known yet */
 };
@@ -174,6 +175,10 @@ static char *numbers(const struct webhook *w)
                    spread_spaces(w->spread));
     prometheus_one(f, "tide_inject_failures_total", "counter",
                    "Times that it could not be put there.", (double)spread_failures(w->spread));
+    if (w->authority_s > 0)
+        prometheus_one(f, "tide_inject_authority_end_timestamp_seconds", "gauge",
+                       "When the authority ends, which the API server was told of.",
+                       (double)w->authority_s);
     prometheus_process(f, "tide-kube");
     return prometheus_end(f, &text);
 }
@@ -226,7 +231,7 @@ int webhook_new(sd_event *event, const struct webhook_options *options, struct s
     return 0;
 }
 
-int webhook_serve(struct webhook *w, struct error *err)
+int webhook_serve(struct webhook *w, int64_t authority_s, struct error *err)
 {
     struct httpd_options options = {.address = w->options->listen,
                                     .handler = on_question,
@@ -240,6 +245,7 @@ int webhook_serve(struct webhook *w, struct error *err)
                                     .ignore_max = REVIEW_MAX,
                                     .certificate = identity_callback()};
 
+    w->authority_s = authority_s;
     return w->server ? 0 : httpd_new(w->event, &options, &w->server, err);
 }
 

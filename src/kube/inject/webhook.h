@@ -11,6 +11,7 @@
 #include "base/error.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <systemd/sd-event.h>
 
 #define WEBHOOK_PATH "/pods/" /* and the token */
@@ -38,8 +39,11 @@ struct webhook_options {
 int webhook_new(sd_event *event, const struct webhook_options *options, struct spread *spread,
                 struct webhook **ret, struct error *err);
 
-/* Serves questions: there is a certificate. 0 or -errno. */
-int webhook_serve(struct webhook *w, struct error *err);
+/*
+ * Serves questions: there is a certificate, whose authority ends at @authority_s (seconds since
+ * 1970; below 0: not known). May be called again. 0 or -errno.
+ */
+int webhook_serve(struct webhook *w, int64_t authority_s, struct error *err);
 
 /* From now on the path ends with @token. Until then no path is right. */
 void webhook_name(struct webhook *w, const char *token);
