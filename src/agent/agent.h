@@ -161,6 +161,9 @@ void requests_end(uint64_t began_ns);
 bool requests_want_calls(enum proto_requests source);
 uint64_t requests_call_begin(enum proto_requests source, bool (*answers)(void));
 void requests_call_end(uint64_t began_ns);
+/* The same, for a call that may have @failed: it was in flight, and how long it took says nothing.
+ */
+void requests_call_returned(uint64_t began_ns, bool failed);
 /*
  * For @answers of a runtime that trains, too: this call trains nothing by itself. A thread that has
  * computed gradients does not serve, nor does a process that has (@trains) before it has made some
@@ -172,6 +175,7 @@ extern __thread bool requests_trained; /* this thread has */
 /* The same in two steps, where the call returns before it is answered, on any thread. */
 void requests_call_left(void);
 void requests_call_answered(uint64_t began_ns);
+void requests_call_failed(uint64_t began_ns); /* in place of answered() */
 
 /* Control thread. CLOCK_MONOTONIC from when on there is something to tell the daemon; UINT64_MAX:
  * nothing. */

@@ -184,7 +184,8 @@ struct proto_latency {
     uint64_t ended;          /* a bucket may count one already that this does not */
     uint32_t most_in_flight; /* since the last message; ≥ in flight, at most PROTO_IN_FLIGHT_MAX */
     uint32_t source;         /* enum proto_requests; the program's word is the last one */
-    uint32_t bucket[LATENCY_BUCKETS]; /* ended requests by duration; each may wrap */
+    uint32_t bucket[LATENCY_BUCKETS]; /* ended requests by duration, without calls that failed; each
+                                         may wrap */
 };
 
 struct proto_local {

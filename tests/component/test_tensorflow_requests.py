@@ -41,6 +41,7 @@ def test_each_call_of_a_function_or_session_that_writes_nothing_is_a_request(run
     server.ask("timed(3, lambda: signature(tf.constant(x)))", "timed(4, run)", "elsewhere(lambda: timed(2, answer))",
                # Operations that are no function, and what writes variables; in other threads, since these train then.
                "timed(5, lambda: tf.matmul(x, x, transpose_b=True))", "timed(5, lambda: model.counting(x))",
+               *[f"timed(2, lambda: model.counts_in_{where}(x))" for where in ("loop", "branch", "map", "reduce")],
                "elsewhere(lambda: timed(3, trainer))", "elsewhere(lambda: timed(3, lambda: spare.step(x)))")
     counts(server, before + 9)
     before += 9

@@ -405,6 +405,57 @@ static void a_call_that_answers_nothing_is_none_nor_are_those_within(void **stat
     assert_int_equal(tell(true).begun, 1);
 }
 
+static void a_call_that_fails_was_in_flight_and_has_no_duration(void **state)
+{
+    uint64_t first, second;
+    struct proto_latency m;
+
+    requests_wanted(ALL, true);
+    first = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
+    m = tell(true);
+    assert_int_equal(m.begun - m.ended, 1);
+    requests_call_returned(first, true);
+    pass(100);
+    assert_true(due()); /* the daemon hears that none is in flight */
+    m = tell(true);
+    assert_int_equal(m.begun, 1);
+    assert_int_equal(m.ended, 1);
+    assert_int_equal(sum(&m), 0);
+    second = requests_call_begin(PROTO_REQUESTS_ONNX, NULL); /* not within the first */
+    assert_true(second > 0);
+    requests_call_returned(second, false);
+    m = tell(true);
+    assert_int_equal(m.ended, 2);
+    assert_int_equal(sum(&m), 1);
+}
+
+static void the_child_of_a_fork_in_a_call_has_calls_of_its_own(void **state)
+{
+    uint64_t outer, inner, own;
+    struct proto_latency m;
+
+    requests_wanted(ALL, true);
+    outer = requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL);
+    inner = requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL);
+    pass(1);
+    requests_after_fork();
+    requests_wanted(ALL, true);
+    pass(1);
+    for (unsigned i = 0; i < 2;
+         i++) { /* while it is in its parent's calls, and after it left them */
+        own = requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL);
+        assert_true(own > 0);
+        assert_true(requests_call_begin(PROTO_REQUESTS_PYTORCH, NULL) == 0);
+        requests_call_returned(0, false);
+        requests_call_returned(own, false);
+        requests_call_returned(inner, false);
+        requests_call_returned(outer, true);
+    }
+    m = tell(true);
+    assert_int_equal(m.begun, 2);
+    assert_int_equal(m.ended, 2);
+}
+
 static void a_process_serves_after_some_calls_unless_it_has_trained_before(void **state)
 {
     (void)state;
@@ -516,6 +567,8 @@ int main(void)
         cmocka_unit_test_setup(no_request_is_lost_between_threads, setup),
         cmocka_unit_test_setup(calls_are_requests_where_the_daemon_wants_them, setup),
         cmocka_unit_test_setup(a_call_within_a_call_is_none, setup),
+        cmocka_unit_test_setup(a_call_that_fails_was_in_flight_and_has_no_duration, setup),
+        cmocka_unit_test_setup(the_child_of_a_fork_in_a_call_has_calls_of_its_own, setup),
         cmocka_unit_test_setup(a_call_that_answers_nothing_is_none_nor_are_those_within, setup),
         cmocka_unit_test_setup(a_process_serves_after_some_calls_unless_it_has_trained_before,
                                setup),

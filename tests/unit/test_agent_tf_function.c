@@ -135,6 +135,65 @@ static void a_function_does_what_those_do_that_it_calls(void **state)
     }
 }
 
+/* A value that calls "outer", whose attribute calls the next one, and so on; the last is "inner".
+ */
+static void put_nested(struct made *value, unsigned depth)
+{
+    struct made function = {.size = 0}, entry = {.size = 0}, deeper = {.size = 0};
+
+    put_text(&function, 1, depth > 0 ? "o" : "inner");
+    if (depth > 0) {
+        put_nested(&deeper, depth - 1);
+        put(&entry, 2, deeper.bytes, deeper.size);
+        put(&function, 2, entry.bytes, entry.size);
+    }
+    put(value, 10, function.bytes, function.size);
+}
+
+static enum tf_effect inner_writes(void *arg, const char *name, size_t length)
+{
+    (*(unsigned *)arg)++;
+    return length == 5 && memcmp(name, "inner", 5) == 0 ? TF_WRITES : TF_READS;
+}
+
+static enum tf_effect effect_of_nested(unsigned depth, tf_called_fn of, void *arg)
+{
+    struct made def = {.size = 0}, node = {.size = 0}, entry = {.size = 0}, value = {.size = 0};
+
+    put_nested(&value, depth);
+    put(&entry, 2, value.bytes, value.size);
+    put_text(&node, 2, "MapDataset");
+    put(&node, 5, entry.bytes, entry.size);
+    put(&def, 3, node.bytes, node.size);
+    return tf_effect_of_function(def.bytes, def.size, of, arg);
+}
+
+static void functions_in_attributes_of_a_called_one_are_followed(void **state)
+{
+    enum tf_effect reads = TF_READS;
+    unsigned calls = 0;
+
+    (void)state;
+    assert_int_equal(effect_of_nested(1, inner_writes, &calls), TF_WRITES);
+    assert_int_equal(calls, 2);
+    assert_int_equal(effect_of_nested(7, inner_writes, &calls), TF_WRITES);
+    assert_int_equal(effect_of_nested(7, call, &reads), TF_READS);
+    assert_int_equal(effect_of_nested(8, call, &reads),
+                     TF_WRITES); /* deeper than TensorFlow writes */
+}
+
+static void looking_has_an_end(void **state)
+{
+    _Atomic uint64_t looked = 0;
+
+    (void)state;
+    assert_true(tf_looks_at(&looked, TF_LOOK_MAX - 1));
+    assert_true(tf_may_look(&looked));
+    assert_true(tf_looks_at(&looked, 2)); /* the last one is read */
+    assert_false(tf_may_look(&looked));
+    assert_false(tf_looks_at(&looked, 0));
+}
+
 static void what_is_cut_off_is_not_taken_for_one_that_reads(void **state)
 {
     struct made def = {.size = 0};
@@ -151,6 +210,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_types_of_operations_say_what_a_function_does),
         cmocka_unit_test(a_function_does_what_those_do_that_it_calls),
+        cmocka_unit_test(functions_in_attributes_of_a_called_one_are_followed),
+        cmocka_unit_test(looking_has_an_end),
         cmocka_unit_test(what_is_cut_off_is_not_taken_for_one_that_reads),
     };
 

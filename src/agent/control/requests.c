@@ -148,9 +148,11 @@ bool requests_serves(bool trains)
     return false;
 }
 
+/* The child of a fork() in a call comes back from calls that it has not begun. */
 void requests_call_left(void)
 {
-    calls--;
+    if (calls > 0)
+        calls--;
 }
 
 void requests_call_answered(uint64_t began_ns)
@@ -159,10 +161,25 @@ void requests_call_answered(uint64_t began_ns)
         end(&requests.called, began_ns);
 }
 
+void requests_call_failed(uint64_t began_ns)
+{
+    if (began_ns && began_ns >= requests.since_ns)
+        atomic_fetch_add(&requests.called.ended, 1);
+}
+
 void requests_call_end(uint64_t began_ns)
 {
     requests_call_left();
     requests_call_answered(began_ns);
+}
+
+void requests_call_returned(uint64_t began_ns, bool failed)
+{
+    requests_call_left();
+    if (failed)
+        requests_call_failed(began_ns);
+    else
+        requests_call_answered(began_ns);
 }
 
 /* ---- the control thread ---- */
@@ -267,4 +284,6 @@ void requests_after_fork(void)
 {
     memset(&requests, 0, sizeof(requests));
     requests.since_ns = clock_now_ns();
+    calls = 0; /* a child forked in a call may never come back from it */
+    /* requests_trained stays: the child of a training's thread is most likely a part of it. */
 }

@@ -42,6 +42,22 @@ class Model(tf.Module):
         return self.inner(x)
 
     @tf.function
+    def counts_in_loop(self, x):
+        return tf.while_loop(lambda i: i < 2, lambda i: (self.count.assign_add(1) * 0 + i + 1,), (0,))
+
+    @tf.function
+    def counts_in_branch(self, x):
+        return tf.cond(tf.reduce_sum(x) < 1e9, lambda: self.count.assign_add(1) * 1, lambda: 0)
+
+    @tf.function
+    def counts_in_map(self, x):
+        return tf.map_fn(lambda row: tf.cast(self.count.assign_add(1), tf.float32) + row[0], x)
+
+    @tf.function
+    def counts_in_reduce(self, x):
+        return tf.data.Dataset.range(2).reduce(tf.constant(0), lambda n, _: n + self.count.assign_add(1))
+
+    @tf.function
     def failing(self, x):
         return tf.ensure_shape(tf.boolean_mask(x, self.inner(x)[:, 0] > 2), (1, 64))
 

@@ -23,7 +23,7 @@ static void *run_in_python(void *original, void *const *args, ptrdiff_t n, void 
     uint64_t began_ns = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     void *result = python_call(original, args, n, names); /* NULL: an exception */
 
-    requests_call_end(began_ns);
+    requests_call_returned(began_ns, !result);
     return result;
 }
 
@@ -62,7 +62,7 @@ static void *run(void *session, const void *options, const void *names, const vo
     void *status = real.run(session, options, names, inputs, n_inputs, output_names, n_outputs,
                             outputs); /* it throws nothing: a status says what went wrong */
 
-    requests_call_end(began_ns);
+    requests_call_returned(began_ns, status);
     return status;
 }
 
@@ -71,7 +71,7 @@ static void *run_bound(void *session, const void *options, const void *binding)
     uint64_t began_ns = requests_call_begin(PROTO_REQUESTS_ONNX, NULL);
     void *status = real.run_bound(session, options, binding);
 
-    requests_call_end(began_ns);
+    requests_call_returned(began_ns, status);
     return status;
 }
 
@@ -85,12 +85,12 @@ struct asked {
 };
 
 /* Returns whether it had not ended. */
-static bool end(struct asked *asked)
+static bool end(struct asked *asked, bool failed)
 {
     bool first = !atomic_exchange(&asked->ended, true);
 
     if (first)
-        requests_call_answered(asked->began_ns);
+        (failed ? requests_call_failed : requests_call_answered)(asked->began_ns);
     return first;
 }
 
@@ -106,7 +106,7 @@ static void answered(void *arg, void **outputs, size_t n_outputs, void *status)
     answer_fn answer = asked->answer;
     void *programs = asked->arg;
 
-    end(asked);
+    end(asked, status);
     drop(asked);
     answer(programs, outputs, n_outputs, status);
 }
@@ -127,7 +127,7 @@ static void *run_async(void *session, const void *options, const void *names, co
                             outputs, answered, asked);
     requests_call_left();
     if (status &&
-        end(asked)) /* nobody will answer; else the answer itself has failed, in this call */
+        end(asked, true)) /* nobody will answer; else the answer itself has failed, in this call */
         drop(asked);
     drop(asked);
     return status;

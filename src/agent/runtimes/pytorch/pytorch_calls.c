@@ -34,7 +34,7 @@ static void *call(void *function, void *const *args, size_t n, void *names)
     uint64_t began_ns = requests_call_begin(PROTO_REQUESTS_PYTORCH, answers);
     void *result = python_call_function(function, args, n, names); /* NULL: an exception */
 
-    requests_call_end(began_ns);
+    requests_call_returned(began_ns, !result);
     return result;
 }
 

@@ -64,7 +64,8 @@ static struct {
     int (*code)(const void *status);
 } api;
 
-static _Atomic bool trained; /* the process has */
+static _Atomic bool trained;       /* the process has */
+static _Atomic uint64_t looked_at; /* at functions and operations; see TF_LOOK_MAX */
 
 /* ---- what calls do, as found before ---- */
 
@@ -122,9 +123,11 @@ static enum tf_effect read_function(struct within *w, const char *name)
     void *status = api.new_status();
     enum tf_effect effect = TF_WRITES;
 
-    if (def && status && w->depth < DEPTH_MAX) {
+    /* TensorFlow tells a function's size only with its copy: one may be beyond what is left. */
+    if (def && status && w->depth < DEPTH_MAX && tf_may_look(&looked_at)) {
         api.function(w->context, name, def, status);
-        if (api.code(status) == 0 && def->length > 0)
+        if (api.code(status) == 0 && def->length > 0 &&
+            tf_looks_at(&looked_at, TF_LOOK_FUNCTION + def->length))
             effect = tf_effect_of_function(def->data, def->length, effect_of_called, &deeper);
     }
     if (def)
@@ -195,7 +198,7 @@ static void execute(void *op, void **results, int *n, void *status)
     }
     began_ns = requests_call_begin(PROTO_REQUESTS_TENSORFLOW, NULL);
     api.execute(op, results, n, status);
-    requests_call_end(began_ns);
+    requests_call_returned(began_ns, api.code(status) != 0);
 }
 
 /* ---- sessions ---- */
@@ -267,7 +270,10 @@ static bool need_inputs(struct needed *n, void *operation)
 {
     void *controls[CONTROLS_MAX];
     int inputs = api.n_inputs(operation), most = api.n_controls(operation);
+    uint64_t cost = TF_LOOK_OPERATION * (1 + (uint64_t)inputs + (uint64_t)most);
 
+    if (!tf_looks_at(&looked_at, cost))
+        return false;
     for (int i = 0; i < inputs; i++)
         if (!need(n, api.input((struct output){operation, i}).operation))
             return false;
@@ -333,7 +339,7 @@ static void session_run(void *session, const struct buffer *options, const struc
     api.session_run(session, options, inputs, values, n_inputs, outputs, results, n_outputs,
                     targets, n_targets, metadata, status);
     if (counts)
-        requests_call_end(began_ns);
+        requests_call_returned(began_ns, api.code(status) != 0);
 }
 
 /* ---- the control thread ---- */

@@ -119,11 +119,14 @@ enum {
     VALUE_FUNCTION = 10,
     LIST_FUNCTIONS = 9,
     FUNCTION_NAME = 1,
+    FUNCTION_ATTRIBUTES = 2,
+    NESTED_MAX = 8, /* functions in attributes of functions; TensorFlow writes one or two */
 };
 
 struct look {
     tf_called_fn called;
     void *arg;
+    unsigned nested;
     enum tf_effect effect;
 };
 
@@ -138,14 +141,26 @@ static void end(struct look *l, const struct bytes *b)
         add(l, TF_WRITES);
 }
 
-static void look_at_name(struct look *l, struct bytes function)
+static void look_at_attribute(struct look *l, struct bytes entry);
+
+/* A NameAttrList: its attributes may name functions, too, which the one of that name calls. */
+static void look_at_called(struct look *l, struct bytes function)
 {
     struct field f;
 
-    while (take_field(&function, &f))
+    if (l->nested == NESTED_MAX) {
+        add(l, TF_WRITES);
+        return;
+    }
+    l->nested++;
+    while (take_field(&function, &f)) {
         if (f.number == FUNCTION_NAME)
             add(l, l->called(l->arg, (const char *)f.value.at, f.value.left));
+        if (f.number == FUNCTION_ATTRIBUTES)
+            look_at_attribute(l, f.value);
+    }
     end(l, &function);
+    l->nested--;
 }
 
 static void look_at_value(struct look *l, struct bytes value)
@@ -154,32 +169,38 @@ static void look_at_value(struct look *l, struct bytes value)
 
     while (take_field(&value, &f)) {
         if (f.number == VALUE_FUNCTION)
-            look_at_name(l, f.value);
+            look_at_called(l, f.value);
         if (f.number != VALUE_LIST)
             continue;
         while (take_field(&f.value, &of_list))
             if (of_list.number == LIST_FUNCTIONS)
-                look_at_name(l, of_list.value);
+                look_at_called(l, of_list.value);
         end(l, &f.value);
     }
     end(l, &value);
 }
 
+static void look_at_attribute(struct look *l, struct bytes entry)
+{
+    struct field f;
+
+    while (take_field(&entry, &f))
+        if (f.number == ENTRY_VALUE)
+            look_at_value(l, f.value);
+    end(l, &entry);
+}
+
 static void look_at_node(struct look *l, struct bytes node)
 {
-    struct field f, of_entry;
+    struct field f;
 
     while (take_field(&node, &f)) {
         if (f.number == NODE_TYPE) /* the name of a function is a type, too */
             add(l, f.value.left > 2 && memcmp(f.value.at, "__", 2) == 0
                        ? l->called(l->arg, (const char *)f.value.at, f.value.left)
                        : tf_effect_of((const char *)f.value.at, f.value.left));
-        if (f.number != NODE_ATTRIBUTES)
-            continue;
-        while (take_field(&f.value, &of_entry))
-            if (of_entry.number == ENTRY_VALUE)
-                look_at_value(l, of_entry.value);
-        end(l, &f.value);
+        if (f.number == NODE_ATTRIBUTES)
+            look_at_attribute(l, f.value);
     }
     end(l, &node);
 }
@@ -196,4 +217,14 @@ enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn 
     if (l.effect < TF_TRAINS)
         end(&l, &rest);
     return l.effect;
+}
+
+bool tf_may_look(_Atomic uint64_t *looked)
+{
+    return atomic_load_explicit(looked, memory_order_relaxed) < TF_LOOK_MAX;
+}
+
+bool tf_looks_at(_Atomic uint64_t *looked, uint64_t cost)
+{
+    return atomic_fetch_add_explicit(looked, cost, memory_order_relaxed) < TF_LOOK_MAX;
 }

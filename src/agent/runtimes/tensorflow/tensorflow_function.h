@@ -5,8 +5,10 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* The greater one holds for a graph that has operations of both. */
 enum tf_effect {
@@ -27,3 +29,15 @@ typedef enum tf_effect (*tf_called_fn)(void *arg, const char *name, size_t lengt
  * where it is none. Calls @called for each function in it.
  */
 enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn called, void *arg);
+
+/*
+ * What a process may look at in all, in bytes: functions that its program makes without end, or
+ * that call each other in many ways, must not cost it more. Some tenths of a second.
+ */
+#define TF_LOOK_MAX       (UINT64_C(256) << 20)
+#define TF_LOOK_FUNCTION  4096 /* each function, besides its bytes: TensorFlow searches for it */
+#define TF_LOOK_OPERATION 256  /* each operation or input of a session's run */
+
+/* Whether something is left, and whether it was before @cost has been looked at. */
+bool tf_may_look(_Atomic uint64_t *looked);
+bool tf_looks_at(_Atomic uint64_t *looked, uint64_t cost);
