@@ -64,7 +64,7 @@ class Injector:
         config = plane.kubeconfig(ACCOUNT, token=plane.token(ACCOUNT, SPACE))
         self.command = ["setpriv", "--pdeathsig", "KILL", BUILD / "tide-kube", "inject", "--kubeconfig", config, "--namespace", SPACE,
                         "--service", plane.address.ip, "--agent-dir", folder / "agent"]
-        self.process = self.begin(*self.ports, "--drain=0")
+        self.process = self.begin(*self.ports, "--drain=1")
         secret = plane.must("GET", SECRET)
         self.authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
         call(plane, plane.address.ip, self.ports[0], self.authority)

@@ -275,7 +275,7 @@ def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, 
 def test_who_ends_says_so_answers_on_and_keeps_its_path(cluster, injector):
     ip, ports = cluster.address.ip, [cluster.address.port() for _ in range(2)]
     before, context = token(cluster), ssl.create_default_context(cadata=injector.authority)
-    process = injector.begin(*ports, "--drain=1")
+    process = injector.begin(*ports, "--drain=100")
     try:
         assert token(cluster) == before
         process.terminate()
@@ -283,6 +283,7 @@ def test_who_ends_says_so_answers_on_and_keeps_its_path(cluster, injector):
         with contextlib.closing(http.client.HTTPSConnection(ip, ports[0], context=context, timeout=GUARD_S)) as connection:
             connection.request("POST", f"/pods/{before}", b"{")
             assert connection.getresponse().status == 400
+        process.terminate()  # a second time: at once
         assert process.wait(GUARD_S) == 0
     finally:
         process.kill()
