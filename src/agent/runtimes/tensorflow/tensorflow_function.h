@@ -32,11 +32,12 @@ enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn 
 
 /*
  * What a process may look at in all, in bytes: functions that its program makes without end, or
- * that call each other in many ways, must not cost it more. Some tenths of a second.
+ * that call each other in many ways, must not cost it more. Measured: some half a second for small
+ * operations.
  */
-#define TF_LOOK_MAX       (UINT64_C(256) << 20)
+#define TF_LOOK_MAX       (UINT64_C(64) << 20)
 #define TF_LOOK_FUNCTION  4096 /* each function, besides its bytes: TensorFlow searches for it */
-#define TF_LOOK_OPERATION 256  /* each operation or input of a session's run */
+#define TF_LOOK_OPERATION 64   /* each operation or input of a session's run */
 
 /* Whether something is left, and whether it was before @cost has been looked at. */
 bool tf_may_look(_Atomic uint64_t *looked);
