@@ -23,6 +23,7 @@ struct agent_target {
     uint32_t inter;
     uint32_t allowed_mcpu; /* the process's limit at this moment */
     uint64_t sent_ns;      /* when the order was sent, or the agent saw the change */
+    bool moves;            /* a policy chose it: it will change */
 };
 
 /* A runtime whose threads the agent can govern: a file in runtimes/, and a row in backends.c. */
@@ -126,7 +127,8 @@ bool core_frozen(void);
 enum core_daemon_order { CORE_ORDER_NEW, CORE_ORDER_STALE, CORE_ORDER_MAX };
 enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint32_t intra,
                                        uint32_t inter, uint64_t sent_ns);
-void core_daemon_lost(void);  /* the lease has run out */
+void core_set_moves(bool moves); /* whether the daemon's orders come from a policy */
+void core_daemon_lost(void);     /* the lease has run out */
 void core_daemon_found(void); /* lease renewed: the last order of this connection is valid again */
 void core_daemon_gone(void);  /* the daemon hung up: forgets its order */
 void core_set_local(enum proto_source source, uint32_t intra, uint32_t inter);

@@ -71,6 +71,7 @@ enum proto_feature {
      * promise. A WELCOME follows where that changes. */
     PROTO_FEATURE_CALLS = 1 << 2,
     PROTO_FEATURE_SOURCES = 1 << 3, /* requests of PyTorch and TensorFlow, too */
+    PROTO_FEATURE_MOVES = 1 << 4,   /* a policy chooses the job's targets: they will change */
 };
 
 #define PROTO_FEATURES (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY | PROTO_FEATURE_SOURCES)

@@ -11,9 +11,10 @@ import peer
 import pytest
 from conftest import BUILT, SOAK, connected, follows_in_time
 from peer import SOURCE_LIMIT, wait_until
-from program import IMPORT_GUARD_S, Program, agent_env, clean_env, is_newest
+from program import IMPORT_GUARD_S, Program, agent_env, clean_env, is_newest, thread_cpu_ns
 
 STEPS = 30
+FEATURE_MOVES = 1 << 4  # src/proto/proto.h: a policy chooses the targets
 
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -58,6 +59,30 @@ def test_started_on_one_core_grows_beyond(python, daemon):
         agent.set(1, 1)
         program.send("exit", how="os")
         assert program.wait() == 5
+
+
+def test_convolutions_that_began_on_one_thread_are_shared_out_after_a_grow(python, daemon):
+    """oneDNN's primitives keep the number of threads for which they were made: a job that began on one thread and has
+    two now leaves as little to the inter-op threads as one that began on two."""
+    if not SOAK and not is_newest(python):
+        pytest.skip("with one version; with all under TIDE_SOAK")
+
+    daemon.features = FEATURE_MOVES
+
+    def left_to_inter_op(began):
+        with start(python, daemon, BUILT, TIDE_MAX=BUILT) as program:
+            agent = connected(program)
+            agent.set(began)
+            program.call("model", name="cnn")
+            program.call("steps", n=STEPS)
+            agent.set(2)
+            before = [[thread_cpu_ns(program.pid, t) for t in pool] for pool in (program.intra, program.inter)]
+            program.call("steps", n=10 * STEPS)
+            intra, inter = (sum(thread_cpu_ns(program.pid, t) for t in pool) - sum(b)
+                            for pool, b in zip((program.intra, program.inter), before))
+            return inter / intra
+    grown, right = left_to_inter_op(began=1), left_to_inter_op(began=2)
+    assert grown < 1.4 * right, (grown, right)
 
 
 @needs_two_cores

@@ -212,6 +212,28 @@ static void changed_limit_is_a_change(void **state)
     assert_false(core_take_change());
 }
 
+static bool moves(void)
+{
+    struct agent_target target;
+
+    core_target(&target);
+    return target.moves;
+}
+
+static void only_an_order_of_a_policy_moves(void **state)
+{
+    (void)state;
+    core_set_moves(true);
+    assert_false(moves()); /* the limit holds */
+    order(1, 4, 0);
+    assert_true(moves());
+    core_set_local(PROTO_SOURCE_API, 4, 4);
+    assert_false(moves());
+    order(2, 4, 0);
+    core_set_moves(false); /* now it is pinned by hand */
+    assert_false(moves());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +251,7 @@ int main(void)
                                setup),
         cmocka_unit_test_setup(cleared_local_order_gives_way_to_the_daemon, setup),
         cmocka_unit_test_setup(changed_limit_is_a_change, setup),
+        cmocka_unit_test_setup(only_an_order_of_a_policy_moves, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

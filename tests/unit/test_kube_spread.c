@@ -23,7 +23,7 @@ static struct {
     const char *problem;
 } world;
 
-/* Of the whole program. */
+/* For the whole program. */
 int clock_gettime(clockid_t clock, struct timespec *ret)
 {
     (void)clock;

@@ -376,6 +376,7 @@ static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)
         core_local_again();
         requests_untold();
     }
+    core_set_moves(control.features & PROTO_FEATURE_MOVES);
     requests_wanted(sources(), control.features & PROTO_FEATURE_CALLS);
     send_backends(now_ns);
     send_heartbeat(now_ns);

@@ -15,6 +15,7 @@ static struct core {
         uint32_t inter;
         uint64_t sent_ns;
         bool valid; /* the daemon is connected and its lease runs */
+        bool moves; /* its orders are a policy's, which change */
     } daemon;
     struct {
         uint32_t source; /* enum proto_source; PROTO_SOURCE_LIMIT: none */
@@ -44,9 +45,11 @@ static void update_target(void)
         next.intra = core.daemon.intra;
         next.inter = core.daemon.inter;
         next.sent_ns = core.daemon.sent_ns;
+        next.moves = core.daemon.moves;
     }
     if (next.inter == 0)
         next.inter = next.intra;
+    core.target.moves = next.moves;
     if (next.intra == core.target.intra && next.inter == core.target.inter &&
         next.allowed_mcpu == core.target.allowed_mcpu)
         return;
@@ -116,6 +119,14 @@ enum core_daemon_order core_set_daemon(uint64_t epoch, uint64_t generation, uint
     }
     pthread_mutex_unlock(&core.lock);
     return order;
+}
+
+void core_set_moves(bool moves)
+{
+    pthread_mutex_lock(&core.lock);
+    core.daemon.moves = moves;
+    update_target();
+    pthread_mutex_unlock(&core.lock);
 }
 
 static void set_daemon_valid(bool valid)

@@ -86,7 +86,9 @@ static void send_welcome(struct connection *connection, const struct job *j)
     bool calls = wants_calls(j);
     union proto_message m;
 
-    proto_init(&m, PROTO_WELCOME, PROTO_FEATURES | (calls ? PROTO_FEATURE_CALLS : 0));
+    proto_init(&m, PROTO_WELCOME,
+               PROTO_FEATURES | (calls ? PROTO_FEATURE_CALLS : 0) |
+                   (j->asked.pinned.intra ? 0 : PROTO_FEATURE_MOVES));
     m.welcome.epoch = connection->daemon->epoch;
     m.welcome.lease_ms = DAEMON_LEASE_MS;
     m.welcome.heartbeat_ms = connection->daemon->heartbeat_ms;

@@ -151,6 +151,13 @@ uint32_t pool_target(const struct pool *pool, const struct agent_target *target)
     return min_u32(k, pool->built);
 }
 
+void pool_cut(struct pool *pool, const struct agent_target *target)
+{
+    uint32_t threads = target->moves ? pool->built : pool_target(pool, target);
+
+    atomic_store_explicit(&pool->cut, threads, memory_order_relaxed);
+}
+
 /* Sets the number of threads that ops see. The gate's limit may change before or after it. */
 static void show_threads(struct pool *pool, uint32_t k)
 {
@@ -191,6 +198,7 @@ static bool tf_apply(const struct agent_target *target)
         if (atomic_load(&pool->eigen) && pool->class != POOL_OTHER) {
             uint32_t k = pool_target(pool, target);
 
+            pool_cut(pool, target);
             if (k != pool->wanted)
                 settled &= pool_apply(pool, k);
         }

@@ -41,6 +41,7 @@ struct pool {
     uint32_t built;
     bool sized_by_default;  /* stock equalled the limit: the program itself set no number */
     _Atomic uint32_t shown; /* active threads that ops see */
+    _Atomic uint32_t cut;   /* for how many threads oneDNN's primitives are made */
     /* for the watchdog; control thread */
     uint32_t wanted;
     uint32_t extra;          /* threads awake above the target because others block */
@@ -88,6 +89,8 @@ struct pool *pool_of_eigen(const void *eigen);
 
 /* Returns the active threads for a pool while @target is in force. */
 uint32_t pool_target(const struct pool *pool, const struct agent_target *target);
+/* Sets for how many threads oneDNN's primitives are made from now on. */
+void pool_cut(struct pool *pool, const struct agent_target *target);
 
 /* Limits the pool to @k active threads; pools_lock held. Returns true when already settled. */
 bool pool_apply(struct pool *pool, uint32_t k);

@@ -31,7 +31,7 @@ typedef enum tf_effect (*tf_called_fn)(void *arg, const char *name, size_t lengt
 enum tf_effect tf_effect_of_function(const void *def, size_t size, tf_called_fn called, void *arg);
 
 /*
- * What a process may look at in all, in bytes: functions that its program makes without end, or
+ * The bytes at which a process may look in all: functions that its program makes without end, or
  * that call each other in many ways, must not cost it more. Measured: some half a second for small
  * operations.
  */

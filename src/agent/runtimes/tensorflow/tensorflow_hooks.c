@@ -11,7 +11,8 @@
  *   ScheduleWithHint    sends closures from outside only to the queues of active workers; counts
  *                       those for inter-op pools as the measure of work
  *   NumThreads, GetPerThreadMaxParallelism, num_threads of the device: ops shard for the active
- *                       count; without it k of N threads use up to 40 % more CPU
+ *                       count; without it k of N threads use up to 40 % more CPU. oneDNN first
+ *                       makes its primitives for all N (docs/design/03-pool-sizes.md)
  *
  * They run on the program's threads. For a pool that is not governed, a hook calls the real
  * function with unchanged arguments.
@@ -28,8 +29,11 @@
 /* The hooks' prototypes are TensorFlow's. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
+#define PRIMITIVES_CALLS 2048 /* of a thread: it has come to each op of some hundred by then */
+
 static __thread struct pool *building __attribute__((tls_model("initial-exec")));
 static __thread struct gate_worker *self __attribute__((tls_model("initial-exec")));
+static __thread uint32_t asked __attribute__((tls_model("initial-exec"))); /* for primitives */
 
 void tf_hooks_after_fork(void)
 {
@@ -72,6 +76,7 @@ static struct pool *pool_reserve(enum pool_class class, uint32_t stock, uint32_t
         pool->rescue_hold_ns = 0;
         atomic_store(&pool->handed, 0);
         atomic_store(&pool->shown, built);
+        atomic_store(&pool->cut, built);
     } else {
         pool = NULL;
     }
@@ -106,6 +111,7 @@ static void pool_ready(struct pool *pool, void *owner)
     if (eigen && pool->class != POOL_OTHER) {
         pool->device_threads = find_device_threads(owner, eigen, pool->built);
         core_target(&target);
+        pool_cut(pool, &target);
         pool_nudge(&pool->gate); /* task_learn_layout() gets this closure from a worker */
         /* The control thread may wait for this gate, and no worker reports one already settled. */
         if (pool_apply(pool, pool_target(pool, &target)))
@@ -333,8 +339,16 @@ TF_EXPORT int TF_PER_THREAD_MAX_PARALLELISM(void)
     return shown > 0 && (int)shown < stock ? (int)shown : stock;
 }
 
-/* oneDNN calls Eigen's NumThreads() and gets the active count. tsl's NumThreads() still returns how
- * many were built, because ops size arrays with it and index them with a worker's id. */
+/*
+ * Before each op TensorFlow asks here for how many threads oneDNN cuts its work. An op's primitive
+ * is made when a thread comes to the op for the first time, and keeps the number of then: one made
+ * for a single thread would stay serial after a grow. So where a policy moves the target, a
+ * thread's first calls get the number that was built. Later ones get the active number, which
+ * decides into how many closures the pieces go.
+ *
+ * tsl's NumThreads() always returns how many were built, because ops size arrays with it and index
+ * them with a worker's id.
+ */
 TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 {
     typedef int (*num_fn)(const void *);
@@ -344,6 +358,11 @@ TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 
     if (!pool || pool->class != POOL_INTRA)
         return stock;
+    if (asked < PRIMITIVES_CALLS) {
+        asked++;
+        return (int)min_u32((uint32_t)stock,
+                            atomic_load_explicit(&pool->cut, memory_order_relaxed));
+    }
     return (int)min_u32((uint32_t)stock, atomic_load_explicit(&pool->shown, memory_order_relaxed));
 }
 
