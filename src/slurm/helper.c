@@ -3,12 +3,12 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/older.h"
 
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* Only async-signal-safe calls: slurmstepd had other threads when it forked. */
@@ -23,9 +23,7 @@ __attribute__((noreturn)) static void become(char *const argv[], char *const env
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid(); /* so that what it starts can be killed with it */
     if (null_fd >= 0 && dup2(null_fd, 0) == 0 && dup2(out_fd, 1) == 1) {
-        if (syscall(SYS_close_range, 3, ~0u, 0) < 0) /* before Linux 5.9 */
-            for (long fd = sysconf(_SC_OPEN_MAX) - 1; fd >= 3; fd--)
-                close((int)fd);
+        older_close_range(3, ~0u);
         execve(argv[0], argv, envp);
     }
     _exit(127);

@@ -9,6 +9,7 @@
 #include "cli/launch/runner.h"
 
 #include "base/moment.h"
+#include "base/older.h"
 #include "proto/proto.h"
 
 #include <fcntl.h>
@@ -125,7 +126,7 @@ static int leave_terminal(int report_fd)
         return -errno;
     if (fcntl(REPORT_FD, F_SETFD, FD_CLOEXEC) < 0)
         return -errno;
-    closefrom(REPORT_FD + 1);
+    older_close_range(REPORT_FD + 1, ~0u);
     return 0;
 }
 

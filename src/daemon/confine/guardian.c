@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/older.h"
 #include "daemon/confine/journal.h"
 #include "daemon/daemon.h"
 #include "host/proc/file.h"
@@ -12,7 +13,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/close_range.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -225,13 +225,12 @@ static void close_others(int pipe_fd, int lock_fd)
     unsigned from = STDERR_FILENO + 1;
 
     if (low > STDERR_FILENO) {
-        if ((unsigned)low > from)
-            close_range(from, (unsigned)low - 1, 0);
+        older_close_range(from, (unsigned)low - 1);
         from = (unsigned)low + 1;
     }
     if (high > (int)from)
-        close_range(from, (unsigned)high - 1, 0);
-    close_range((unsigned)high + 1, ~0u, 0);
+        older_close_range(from, (unsigned)high - 1);
+    older_close_range((unsigned)high + 1, ~0u);
 }
 
 /*

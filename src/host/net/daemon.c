@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/older.h"
 #include "base/rundir.h"
 #include "host/net/http.h"
 #include "host/proc/file.h"
@@ -18,7 +19,6 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -81,14 +81,6 @@ static void reset_affinity(void)
     sched_setaffinity(0, sizeof(all), &all);
 }
 
-static void close_from(int first)
-{
-    if (syscall(SYS_close_range, first, ~0u, 0) < 0) { /* before Linux 5.9 */
-        for (long fd = sysconf(_SC_OPEN_MAX) - 1; fd >= first; fd--)
-            close((int)fd);
-    }
-}
-
 static void report(int fd, int value)
 {
     ssize_t n = write(fd, &value, sizeof(value));
@@ -110,7 +102,7 @@ __attribute__((noreturn)) static void run_daemon(const struct launch *launch)
         report(report_fd, -errno);
         _exit(127);
     }
-    close_from(4);
+    older_close_range(4, ~0u);
     report(3, getpid());
     execve(launch->argv[0], launch->argv, launch->envp);
     report(3, -errno);

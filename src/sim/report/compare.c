@@ -284,7 +284,7 @@ static void wait_for_threads(struct work *work)
         until.tv_nsec %= 1000000000;
         pthread_mutex_lock(&work->lock);
         while (work->working > 0 &&
-               pthread_cond_clockwait(&work->changed, &work->lock, CLOCK_MONOTONIC, &until) == 0)
+               pthread_cond_timedwait(&work->changed, &work->lock, &until) == 0)
             ;
         working = work->working;
         pthread_mutex_unlock(&work->lock);
@@ -358,10 +358,9 @@ static int allocate(struct compare *compare)
 
 int compare_all(struct compare *compare, struct error *err)
 {
-    struct work work = {.compare = compare,
-                        .failed = UINT32_MAX,
-                        .lock = PTHREAD_MUTEX_INITIALIZER,
-                        .changed = PTHREAD_COND_INITIALIZER};
+    struct work work = {
+        .compare = compare, .failed = UINT32_MAX, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_condattr_t attributes;
     int r = count_jobs(compare, err);
 
     if (r < 0)
@@ -370,6 +369,10 @@ int compare_all(struct compare *compare, struct error *err)
         return error_set(err, -EINVAL, "%s: there are no jobs: %s", compare->scenario->file,
                          compare->scenario->trace_path ? compare->scenario->trace_path
                                                        : "none arrives before workload.until");
+    /* Not pthread_cond_clockwait, which glibc before 2.30 lacks. */
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&work.changed, &attributes);
     r = allocate(compare);
     if (r == 0 && compare->jobs)
         fputs(jobs_header, compare->jobs);
