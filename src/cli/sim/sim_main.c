@@ -380,6 +380,26 @@ static int report_stuck(const struct compare *compare)
     return code;
 }
 
+/* Says of each decider how often it decided, unless it always did. */
+static void report_deciders(const struct compare *compare)
+{
+    for (uint32_t p = 0; p < compare->policy_count; p++) {
+        const struct compare_run *runs = compare_runs(compare, p);
+        uint64_t asked = 0, answered = 0;
+        const char *fault = "";
+
+        for (uint32_t s = 0; s < compare->seed_count; s++) {
+            asked += runs[s].asked;
+            answered += runs[s].answered;
+            fault = *fault ? fault : runs[s].decider_fault;
+        }
+        if (answered < asked)
+            cli_note(&command_sim, "%s: decided %llu of %llu times, else equal did; first: %s",
+                     compare->policies[p].text, (unsigned long long)answered,
+                     (unsigned long long)asked, fault);
+    }
+}
+
 static int print_json(const struct compare *compare)
 {
     _cleanup_json_ json_t *json = report_json(compare);
@@ -402,6 +422,7 @@ static int show(const struct compare *compare, const struct arguments *args,
         write_html(outputs->file[OUTPUT_HTML], compare, args);
     if (r == CLI_OK)
         r = flush_outputs(args, outputs);
+    report_deciders(compare);
     return r == CLI_OK ? report_stuck(compare) : r;
 }
 

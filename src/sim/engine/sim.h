@@ -179,12 +179,15 @@ struct sim_sink {
 struct sim_options {
     const struct policy *policy; /* NULL: no control, every job runs its stock_threads at once;
                                     placement and memory do not count */
-    const int64_t *params;       /* as the policy's; NULL: defaults */
-    bool extras;                 /* lends idle cores as extra threads (policy/core/extras.h): where
-                                    placement is shared and no power is capped */
-    uint64_t seed;               /* handed to the policy */
-    uint64_t resolution_ns;      /* finish times are rounded up to this; at least 1 */
-    bool check; /* policy_plan_check() every plan; a fault ends the run with -EPROTO */
+    /* Decides in place of policy_decide(), as a plan of .policy; NULL: that does. As it returns. */
+    int (*decide)(void *arg, const struct policy_snapshot *snapshot, struct policy_plan *plan);
+    void *decide_arg;
+    const int64_t *params;  /* as the policy's; NULL: defaults */
+    bool extras;            /* lends idle cores as extra threads (policy/core/extras.h): where
+                               placement is shared and no power is capped */
+    uint64_t seed;          /* handed to the policy */
+    uint64_t resolution_ns; /* finish times are rounded up to this; at least 1 */
+    bool check;             /* policy_plan_check() every plan; a fault ends the run with -EPROTO */
     uint64_t (*clock_ns)(void); /* times policy_decide(); NULL: not timed */
 };
 

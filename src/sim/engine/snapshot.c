@@ -301,7 +301,8 @@ static int decide(struct engine *e, const struct policy_snapshot *snapshot)
     uint64_t begin = clock_ns ? clock_ns() : 0;
     struct policy_fault fault;
     char text[POLICY_TEXT_MAX] = "a parameter is out of its range, or the state is not its own";
-    int r = policy_decide(e->options->policy, snapshot, &e->book.plan);
+    int r = e->options->decide ? e->options->decide(e->options->decide_arg, snapshot, &e->book.plan)
+                               : policy_decide(e->options->policy, snapshot, &e->book.plan);
 
     e->totals.decisions++;
     e->totals.decide_ns += clock_ns ? clock_ns() - begin : 0;

@@ -11,6 +11,15 @@
 
 #define PROGRESS_MS 100
 
+static int read_decider(struct compare_policy *policy, const char *path, struct error *err)
+{
+    if (!*path || strlen(path) >= sizeof(policy->decider))
+        return error_set(err, -EINVAL, "external: needs the path of a decider's socket");
+    strcpy(policy->decider, path);
+    policy->spec.policy = decider_fallback();
+    return 0;
+}
+
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err)
 {
     struct compare_policy policy = {0};
@@ -23,7 +32,9 @@ int compare_policy_parse(const char *text, struct compare_policy *ret_policy, st
     policy.extras = len > strlen(COMPARE_EXTRAS) && strcmp(text + end, COMPARE_EXTRAS) == 0;
     if (policy.extras)
         policy.text[end] = '\0';
-    if (strcmp(policy.text, COMPARE_NO_CONTROL) != 0)
+    if (strncmp(policy.text, COMPARE_EXTERNAL, strlen(COMPARE_EXTERNAL)) == 0)
+        r = read_decider(&policy, policy.text + strlen(COMPARE_EXTERNAL), err);
+    else if (strcmp(policy.text, COMPARE_NO_CONTROL) != 0)
         r = policy_spec_parse(policy.text, &policy.spec, err);
     else if (policy.extras)
         r = error_set(err, -EINVAL, "without a policy there are no idle cores to lend");
@@ -39,6 +50,7 @@ bool compare_policy_equal(const struct compare_policy *a, const struct compare_p
     uint32_t count = a->spec.policy ? a->spec.policy->param_count : 0;
 
     return a->spec.policy == b->spec.policy && a->extras == b->extras &&
+           strcmp(a->decider, b->decider) == 0 &&
            memcmp(a->spec.params, b->spec.params, count * sizeof(a->spec.params[0])) == 0;
 }
 
@@ -152,12 +164,25 @@ static void cleanup_source(struct scenario_source **source)
     scenario_source_free(*source);
 }
 
+static int ask_decider(void *arg, const struct policy_snapshot *snapshot, struct policy_plan *plan)
+{
+    return decider_decide(arg, snapshot, plan);
+}
+
+static void note_decider(struct compare_run *result, const struct decider_client *decider)
+{
+    result->asked = decider->asked;
+    result->answered = decider->answered;
+    memcpy(result->decider_fault, decider->first_fault, sizeof(result->decider_fault));
+}
+
 static int simulate(struct run *run, struct error *err)
 {
     struct compare *compare = run->work->compare;
     const struct compare_policy *policy = &compare->policies[run->policy];
     struct compare_run *result = &compare->runs[run->index];
     _cleanup_(cleanup_source) struct scenario_source *source = NULL;
+    _cleanup_(decider_close) struct decider_client decider = {.fd = -1};
     struct sim_options options = {
         .policy = policy->spec.policy,
         .params = policy->spec.params,
@@ -168,10 +193,16 @@ static int simulate(struct run *run, struct error *err)
     };
     int r = scenario_source_new(compare->scenario, run->seed, &source, err);
 
+    if (r == 0 && *policy->decider) {
+        r = decider_open(policy->decider, COMPARE_DEADLINE_NS, &decider, err);
+        options.decide = ask_decider;
+        options.decide_arg = &decider;
+    }
     if (r < 0)
         return r;
     r = sim_run(&compare->machine, scenario_source_jobs(source), &options, &run->sink,
                 &result->totals, err);
+    note_decider(result, &decider);
     result->stuck = r == -EDEADLK;
     if (r < 0 && !result->stuck)
         return r;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "decider/client.h"
 #include "sim/engine/metrics.h"
 #include "sim/input/scenario.h"
 #include "sim/report/chart.h"
@@ -16,16 +17,20 @@
 #define COMPARE_POLICIES_MAX 64
 #define COMPARE_SEEDS_MAX    10000
 #define COMPARE_THREADS_MAX  256
-#define COMPARE_NO_CONTROL   "none"  /* the name for running without a policy */
-#define COMPARE_EXTRAS       "+idle" /* behind a policy: idle cores are lent */
+#define COMPARE_NO_CONTROL   "none"               /* the name for running without a policy */
+#define COMPARE_EXTRAS       "+idle"              /* behind a policy: idle cores are lent */
+#define COMPARE_EXTERNAL     "external:"          /* before the path of a decider's socket */
+#define COMPARE_DEADLINE_NS  UINT64_C(1000000000) /* of each of its answers */
 
 struct compare_policy {
     char text[POLICY_SPEC_TEXT_MAX]; /* the user's spelling */
     struct policy_spec spec;         /* .policy NULL: no control */
     bool extras;                     /* idle cores are lent as extra threads */
+    char decider[DECIDER_PATH_MAX];  /* its socket; "": none, the policy itself decides */
 };
 
-/* Reads "none", or the text of policy_spec_parse(), with "+idle" for .extras. Returns the same. */
+/* Reads "none", "external:PATH", or the text of policy_spec_parse(), with "+idle" for .extras.
+ * Returns the same. */
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err);
 
 /* True for the same policy with the same parameters, however written. */
@@ -39,6 +44,8 @@ struct compare_run {
                              with observations, else NULL */
     bool stuck;           /* the policy never ran some jobs; .why says more */
     char why[ERROR_TEXT_MAX];
+    uint64_t asked, answered; /* of a decider: all decisions, and those that were its own */
+    char decider_fault[ERROR_TEXT_MAX]; /* why it did not decide, the first time */
 };
 
 struct compare {
