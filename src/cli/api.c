@@ -88,7 +88,7 @@ static int request_in(const char *dir, const struct call *c, struct api_answer *
     return 0;
 }
 
-static int call_once(const struct call *c, struct api_answer *ret, struct error *err)
+static int call_api_once(const struct call *c, struct api_answer *ret, struct error *err)
 {
     char dir[RUNDIR_PATH_MAX];
     char own[RUNDIR_PATH_MAX];
@@ -108,13 +108,13 @@ static int call_once(const struct call *c, struct api_answer *ret, struct error 
 /* A 429 answer means that the daemon did nothing, so the request is sent once more. */
 static int try_call(const struct call *c, struct api_answer *ret, struct error *err)
 {
-    int r = call_once(c, ret, err);
+    int r = call_api_once(c, ret, err);
 
     if (r < 0 || ret->status != 429)
         return r;
     api_answer_done(ret);
     usleep(API_AGAIN_US);
-    return call_once(c, ret, err);
+    return call_api_once(c, ret, err);
 }
 
 int api_try(const char *method, const char *path, json_t *body, unsigned timeout_ms,
