@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel wheel-old site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -49,6 +49,12 @@ rpm:
 wheel:
 	@scripts/setup.sh build
 	@python3 scripts/wheel.py --to $(BUILD)/wheel
+
+# The same for glibc 2.28; fetches sources of Debian and zig's compiler, once.
+wheel-old:
+	@scripts/setup.sh build
+	@dpkg -s gperf libcap-dev libmount-dev >/dev/null 2>&1 || apt-get install -y -q gperf libcap-dev libmount-dev
+	@python3 scripts/wheel.py --old --to $(BUILD)/wheel-old
 
 # The documents and manual pages, to be read in a browser from their files.
 site: all
@@ -146,6 +152,7 @@ help:
 	@echo 'make packages     Debian packages of the last commit in $(BUILD)/packages'
 	@echo 'make rpm          the same as RPM in $(BUILD)/rpm, to see that the spec for Fedora builds'
 	@echo 'make wheel        a wheel for pip with tide, tided and the agent, in $(BUILD)/wheel'
+	@echo 'make wheel-old    the same for glibc 2.28 (RHEL 8 and later), in $(BUILD)/wheel-old'
 	@echo 'make site         docs/ and the manual pages as a site in $(BUILD)/site, which works from its files'
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'

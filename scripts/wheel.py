@@ -3,12 +3,15 @@
 """Makes a wheel that brings all of Threadtide that a user needs: the Python package, tide, tided, the
 library and the agent.
 
-    scripts/wheel.py [--to DIR]
+    scripts/wheel.py [--to DIR] [--old]
 
 DIR (build/wheel) has the wheel, of the source tree as it is. Its programs are compiled here, so it says which
 glibc they need at least (auditwheel finds out), about this machine's; the agent needs 2.17. Shared libraries of
 this machine that the programs need are in it, with the licences that their Debian packages name. libcurl is not:
 it is loaded if tided watches a container engine, which a user's own does not.
+
+--old: for glibc 2.28 (RHEL 8, Debian 10): all but the agent is compiled by zig's compiler with the static libraries of
+scripts/wheel-libraries.sh.
 """
 import argparse
 import base64
@@ -28,8 +31,11 @@ from images import debian_packages, project_version, stripped
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-tfnode")
-TARGETS = (*PROGRAMS, "libtide.so.1.0.0", "agent.stamp")
+LIBRARIES = ("libtide.so.1.0.0", "agent.stamp")
 OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "-Dlate-curl=true", "--buildtype=release")
+OLD_OPTIONS = ("-Dslurm=disabled", "-Ddlb=disabled")
+# Whose libraries are in the programs of --old, see scripts/wheel-libraries.sh.
+STATIC = ("libinih1", "libjansson4", "libmicrohttpd12", "libncursesw6", "libsmartcols1", "libsqlite3-0", "libsystemd0", "libtinfo6")
 PURE = "py3-none-linux_x86_64"
 WHEN = (2026, 1, 1, 0, 0, 0)  # of every file: a wheel of the same files has the same bytes
 
@@ -38,15 +44,27 @@ def run(*command, **more):
     return subprocess.run(command, check=True, **more)
 
 
-def compiled(folder):
+def compiled(folder, *programs):
     if not (folder / "build.ninja").exists():
         run("meson", "setup", folder, *OPTIONS, cwd=ROOT, stdout=subprocess.DEVNULL)
-    run("ninja", "-C", folder, *TARGETS, stdout=subprocess.DEVNULL)
+    run("ninja", "-C", folder, *LIBRARIES, *programs, stdout=subprocess.DEVNULL)
+    return folder
+
+
+def compiled_old(folder):
+    """Without the agent, which needs no old glibc: compat.h keeps it at 2.17."""
+    made = run(ROOT / "scripts/wheel-libraries.sh", stdout=subprocess.PIPE, text=True).stdout.strip()
+    env = {**os.environ, "CC": f"{made}/cc", "PKG_CONFIG_LIBDIR": f"{made}/lib/pkgconfig"}
+    if not (folder / "build.ninja").exists():
+        run("meson", "setup", folder, *OPTIONS, *OLD_OPTIONS, cwd=ROOT, env=env, stdout=subprocess.DEVNULL)
+    run("ninja", "-C", folder, LIBRARIES[0], *PROGRAMS, stdout=subprocess.DEVNULL)
     return folder
 
 
 def licences(build):
-    """{name: text} of the Debian packages whose libraries get into the wheel."""
+    """{name: text} of the Debian packages whose libraries get into the wheel, of STATIC without @build."""
+    if build is None:
+        return {name: pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes() for name in STATIC}
     libraries = set()
     for program in PROGRAMS:
         said = run("ldd", build / program, stdout=subprocess.PIPE, text=True).stdout
@@ -64,14 +82,14 @@ def metadata(version):
             "daemon of your own, which ends with your last one.\n")
 
 
-def contents(build, version):
-    """path -> (bytes, whether it is a program)."""
+def contents(build, old, version):
+    """path -> (bytes, whether it is a program); all but the agent is that of @old, if there is one."""
     info = f"threadtide-{version}.dist-info"
     files = {f"threadtide/{file.relative_to(ROOT / 'python/threadtide')}": (file.read_bytes(), False)
              for file in sorted((ROOT / "python/threadtide").rglob("*.py"))}
     for name in PROGRAMS:
-        files[f"threadtide/bin/{name}"] = (stripped(build / name), True)
-    files["threadtide/bin/libtide.so.1"] = (stripped(build / "libtide.so.1"), False)
+        files[f"threadtide/bin/{name}"] = (stripped((old or build) / name), True)
+    files["threadtide/bin/libtide.so.1"] = (stripped((old or build) / "libtide.so.1"), False)
     for file in sorted((build / "agent").rglob("*.so")):
         files[f"threadtide/bin/agent/{file.relative_to(build / 'agent')}"] = (stripped(file), False)
     files[f"{info}/METADATA"] = (metadata(version).encode(), False)
@@ -80,7 +98,7 @@ def contents(build, version):
                                          b"tided = threadtide.__main__:tided\n", False)
     files[f"{info}/licenses/LICENSE"] = ((ROOT / "LICENSE").read_bytes(), False)
     files[f"{info}/licenses/uplot"] = ((ROOT / "ui/LICENSES").read_bytes(), False)
-    for name, text in licences(build).items():
+    for name, text in licences(None if old else build).items():
         files[f"{info}/licenses/{name}"] = (text, False)
     return files
 
@@ -114,13 +132,16 @@ def tools(folder):
 def main():
     parser = argparse.ArgumentParser(description="Makes a wheel with tide, tided, the library and the agent.")
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/wheel", help="DIR (build/wheel)")
-    to = parser.parse_args().to.resolve()
-    build, version = compiled(to.with_name("wheel-build")), project_version()
+    parser.add_argument("--old", action="store_true", help="for glibc 2.28")
+    options = parser.parse_args()
+    to, version = options.to.resolve(), project_version()
+    build = compiled(to.with_name("wheel-build"), *(() if options.old else PROGRAMS))
+    old = compiled_old(to.with_name("wheel-old-build")) if options.old else None
     place = tools(to.with_name("wheel-tools"))
     shutil.rmtree(to, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         raw = pathlib.Path(folder, f"threadtide-{version}-{PURE}.whl")
-        write(raw, contents(build, version), f"threadtide-{version}.dist-info")
+        write(raw, contents(build, old, version), f"threadtide-{version}.dist-info")
         run(place / "auditwheel", "repair", "--wheel-dir", to, raw,
             env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "SOURCE_DATE_EPOCH": "1767225600"})
     for wheel in to.glob("*.whl"):

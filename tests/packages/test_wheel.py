@@ -13,6 +13,7 @@ from clean_root import Root
 from conftest import BUILD, ROOT
 
 VENV = "/venv/bin"
+JOB = "import threadtide as t; print(t.available(), flush=True); input()"
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,32 @@ def test_its_tag_is_the_oldest_glibc_that_all_its_programs_run_with(wheel, tmp_p
             said = subprocess.run(["objdump", "-T", file], check=True, stdout=subprocess.PIPE, text=True).stdout
             needed |= {tuple(map(int, v.split("."))) for v in re.findall(r"\(?GLIBC_([0-9.]+)", said)}
     assert re.search(r"-manylinux_(\d+)_(\d+)_x86_64\.whl$", wheel.name).groups() == tuple(map(str, max(needed)[:2]))
+
+
+def test_the_one_for_older_systems_runs_two_jobs_without_a_compiler(tmp_path):
+    found = list(BUILD.with_name("wheel-old").glob("*.whl"))
+    if not found:
+        pytest.skip("`make wheel-old` makes it")
+    wheel, = found
+    assert wheel.name.endswith("-py3-none-manylinux_2_28_x86_64.whl")
+    subprocess.run(["/usr/bin/python3", "-m", "venv", tmp_path / "venv"], check=True)
+    tools = tmp_path / "venv/bin"
+    env = {"PATH": str(tools), "HOME": str(tmp_path), "TIDE_DIR": str(tmp_path / "run")}
+
+    def out(*command):
+        return subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+
+    out(tools / "pip", "install", "-q", "--no-index", wheel)
+    assert wheel.name.split("-")[1] in out(tools / "tide", "version")
+    with subprocess.Popen([tools / "python", "-m", "threadtide", "run", "--name", "loop", "--", tools / "python", "-c", JOB],
+                          env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout.readline().split() == ["True"]
+        assert "loop" in out(tools / "tide", "ps")
+        out(tools / "tide", "set", "loop", "--max", "1")
+        job.communicate("end\n", timeout=60)
+        assert job.returncode == 0
+    out(tools / "pip", "uninstall", "-q", "-y", "threadtide")
+    assert not list(tmp_path.glob("venv/lib/python3*/site-packages/threadtide*")) and not (tools / "tide").exists()
 
 
 def test_each_bundled_library_comes_with_a_licence(wheel):
