@@ -62,7 +62,7 @@ site: all
 	@scripts/site.py --build $(BUILD)
 
 # The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots and in a virtual machine.
-check-packages: packages rpm wheel
+check-packages: packages rpm wheel wheel-old
 	@scripts/setup.sh check-packages
 	@scripts/setup.sh cluster || echo 'check-packages: no virtual machines here, see above'
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
