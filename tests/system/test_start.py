@@ -69,13 +69,13 @@ def test_convolutions_that_began_on_one_thread_are_shared_out_after_a_grow(pytho
 
     daemon.features = FEATURE_MOVES
 
-    def left_to_inter_op(began):
+    def left_to_inter_op(began, later=2):
         with start(python, daemon, BUILT, TIDE_MAX=BUILT) as program:
             agent = connected(program)
             agent.set(began)
             program.call("model", name="cnn")
             program.call("steps", n=STEPS)
-            agent.set(2)
+            agent.set(later)
             before = [[thread_cpu_ns(program.pid, t) for t in pool] for pool in (program.intra, program.inter)]
             program.call("steps", n=10 * STEPS)
             intra, inter = (sum(thread_cpu_ns(program.pid, t) for t in pool) - sum(b)
@@ -83,6 +83,8 @@ def test_convolutions_that_began_on_one_thread_are_shared_out_after_a_grow(pytho
             return inter / intra
     grown, right = left_to_inter_op(began=1), left_to_inter_op(began=2)
     assert grown < 1.4 * right, (grown, right)
+    alone = left_to_inter_op(began=2, later=1)
+    assert alone > 2 * right, "an op's own thread computes what else only one pool's thread would"
 
 
 @needs_two_cores

@@ -33,6 +33,7 @@
 
 static __thread struct pool *building __attribute__((tls_model("initial-exec")));
 static __thread struct gate_worker *self __attribute__((tls_model("initial-exec")));
+static __thread struct pool *cut_for __attribute__((tls_model("initial-exec"))); /* by oneDNN */
 static __thread uint32_t asked __attribute__((tls_model("initial-exec"))); /* for primitives */
 
 void tf_hooks_after_fork(void)
@@ -313,6 +314,19 @@ TF_EXPORT bool TF_WAIT_FOR_WORK(void *eigen, void *waiter, void *task)
     return more;
 }
 
+/*
+ * oneDNN hands all pieces of an op to one thread, and waits, where one is active. The op's own
+ * thread computes them instead, as it does in a program that was started with one thread: no thread
+ * has to wake up for it, or to wait for a core. Others in TensorFlow do not give a first worker
+ * alone.
+ */
+static bool computes_itself(const struct pool *pool, int start, int limit)
+{
+    return pool && pool == cut_for && start == 0 && limit == 1 && self &&
+           self->gate != &pool->gate &&
+           atomic_load_explicit(&pool->shown, memory_order_relaxed) == 1;
+}
+
 TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, int start,
                                      int limit)
 {
@@ -320,6 +334,10 @@ TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, 
     hint_fn real = TF_REAL(hint_fn, TF_SCHEDULE_WITH_HINT);
     struct pool *pool = pool_of_eigen(eigen);
 
+    if (computes_itself(pool, start, limit)) {
+        function->invoke(function->data);
+        return;
+    }
     if (pool && pool->class == POOL_INTER && !self)
         atomic_fetch_add_explicit(&pool->handed, 1, memory_order_relaxed);
     if (pool && start == 0 && limit > 1 && limit == (int)pool->built)
@@ -358,6 +376,7 @@ TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 
     if (!pool || pool->class != POOL_INTRA)
         return stock;
+    cut_for = pool;
     if (asked < PRIMITIVES_CALLS) {
         asked++;
         return (int)min_u32((uint32_t)stock,
