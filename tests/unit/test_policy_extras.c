@@ -159,7 +159,7 @@ static void a_loan_without_progress_comes_ever_more_rarely(void **state)
 static void without_known_progress_use_decides(void **state)
 {
     lend_one();
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 20; i++) {
         jobs[0].rate = 0;
         look(400);
     }
@@ -167,7 +167,7 @@ static void without_known_progress_use_decides(void **state)
     lend_one();
     jobs[0].rate = jobs[0].loan.before = 0;
     jobs[0].busy_mcpu = 2100;
-    for (int i = 0; i < 10; i++)
+    for (uint64_t begin = now_ns; now_ns - begin < EXTRAS_TRIAL_NS && jobs[0].loan.extra;)
         look(1200);
     assert_int_equal(jobs[0].loan.extra, 0);
 }
@@ -433,8 +433,8 @@ static void no_load_makes_loans_swing(void **state)
                 m[with].load[1].busy_ns = period / 20 * 10;
                 run(&m[with], 300 * SECOND);
             }
-            /* two jobs begin and end a loan: 2 s, and nearly 1 s to the next one */
-            assert_true(m[1].changes <= 4 * 300 / 3);
+            /* two jobs begin and end a loan: 2 s, and half a second to the next one */
+            assert_true(m[1].changes <= 4 * 300 * 2 / 5);
             assert_true(m[1].load[0].done >= m[0].load[0].done);
             assert_true(m[1].load[1].done >= 0.95 * m[0].load[1].done);
             assert_true(work_of(&m[1]) >= work_of(&m[0]));

@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define THREADS_MAX 1024                  /* of one process; with more, nothing is lent */
-#define COST_MAX_NS (EXTRAS_LOOK_NS / 50) /* of one look: 2 % of a core … */
+#define COST_MAX_NS (EXTRAS_LOOK_NS / 25) /* of one look: 4 % of a core … */
 #define PAUSE_NS    (60 * NS_PER_S)       /* … else none for so long */
 #define USES        0.3                   /* of its share: maybe all of it */
 #define AWAKE       0.05                  /* cores: who uses less waits for none */

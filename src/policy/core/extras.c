@@ -187,8 +187,8 @@ static void end_by_bounds(struct extras_job *j, uint64_t now_ns)
         l->share = j->share;
         l->before = 0;
         l->extra = 0;
-        if (l->until_ns < now_ns + EXTRAS_HOLD_NS) /* first learns its rate */
-            l->until_ns = now_ns + EXTRAS_HOLD_NS;
+        if (l->until_ns < now_ns + EXTRAS_LOOK_NS) /* first learns its rate */
+            l->until_ns = now_ns + EXTRAS_LOOK_NS;
     }
     if (l->extra > room)
         l->extra = room;

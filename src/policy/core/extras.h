@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stage after the policy: lends idle cores as extra threads. Targets of a plan add up to the
- * cores, so what a job leaves idle in its serial phases is nobody's. Some four times in two seconds
+ * cores, so what a job leaves idle in its serial phases is nobody's. Five times a second
  * the caller measures what runs and waits, and extras_look() gives threads beyond its share to a
  * job that uses its share, or takes them back:
  *
@@ -21,9 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define EXTRAS_LOOK_NS  UINT64_C(400000000)  /* from look to look: two of them are below a second */
+#define EXTRAS_LOOK_NS  UINT64_C(200000000)  /* from look to look */
 #define EXTRAS_TRIAL_NS UINT64_C(2000000000) /* then progress must have risen */
-#define EXTRAS_HOLD_NS  EXTRAS_LOOK_NS       /* hold-off after a loan, … */
+#define EXTRAS_HOLD_NS  UINT64_C(400000000)  /* hold-off after a loan, … */
 #define EXTRAS_HOLD_MAX_NS                                                                         \
     UINT64_C(64000000000) /* … doubled by each that was short or did not pay */
 
