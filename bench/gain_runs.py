@@ -104,7 +104,7 @@ class Run:
 
     def go(self, jobs, may_start, start):
         """@may_start(i, those that run) is asked of who has arrived."""
-        self.began, waiting = time.monotonic(), list(range(len(jobs)))
+        self.began, waiting = self.began or time.monotonic(), list(range(len(jobs)))
         while len(self.ends) < len(jobs):
             self.look()
             now = time.monotonic() - self.began
@@ -180,6 +180,7 @@ def under(run, jobs, policy):
     env, folder = run.bench.tide_env, run.bench.run_dir
     if any(job.user for job in jobs):  # only the machine's daemon has several users' jobs
         env, folder = {key: value for key, value in env.items() if key != "TIDE_DIR"}, SYSTEM
+    run.began = time.monotonic()
     daemon = subprocess.Popen([str(harness.BUILD / "tided"), "--dir", str(folder), "--policy", name,
                                *(["--idle-cores", idle] if idle else [])], env=env,
                               stdin=subprocess.DEVNULL, stderr=open(run.bench.folder / "tided.log", "w", encoding="utf-8"))
@@ -281,6 +282,8 @@ def main():
         for number in range(first, first + args.rounds):
             jobs = mixes.draw(mix, args.cores, number)
             turned = sides[number % len(sides):] + sides[:number % len(sides)]
+            if number % 2:  # who comes after whom changes, too
+                turned.reverse()
             of = {"mix": mix, "cores": args.cores, "round": number, "jobs": [dataclasses.asdict(job) for job in jobs],
                   "runs": [one_run(side, mix, jobs, known, cpus) for side in turned]}
             for r in of["runs"]:

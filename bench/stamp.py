@@ -30,7 +30,9 @@ CLUSTER = ("tide-kube", *TRAINING)
 MEASURED = {
     "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
     "small-container": ("libtide-agent.so",),
-    "gain": NODE, "gain-curves": (), "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
+    "gain": NODE, "gain-curves": (),
+    "gain-mixes": (*NODE, "bench/gain_mixes.py", "bench/gain_runs.py", "bench/models.py", "bench/runtime_work.py"),
+    "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
     "openmp": ("libtide-agent.so",),
@@ -62,8 +64,8 @@ def programs(name):
 def hash_of(build, parts):
     total = hashlib.sha256()
     for part in parts:
-        folder = ROOT / part if part == PYTHON_PACKAGE else None
-        for path in sorted(folder.rglob("*.py")) if folder else [build / part]:
+        source = ROOT / part if part == PYTHON_PACKAGE or part.endswith(".py") else None
+        for path in sorted(source.rglob("*.py")) if part == PYTHON_PACKAGE else [source or build / part]:
             total.update(stripped(path))
     return total.hexdigest()[:16]
 
