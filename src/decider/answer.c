@@ -188,7 +188,7 @@ int decider_read(const char *line, size_t size, const struct policy_snapshot *s,
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* What a user, or all together, would have under the answer, and may have at most. */
+/* Cores that a user, or all together, would have under the answer, and may have at most. */
 struct sum {
     int64_t mcpu, least, most; /* most 0, of a user: no bound */
 };
