@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that glibc before 2.34 and Linux before 5.9 lack. Programs are built against glibc 2.28, too.
+ * Calls that glibc before 2.34 and Linux before 5.9 lack. Programs are built against glibc 2.28,
+ * too.
  *
  * Any thread, and between fork() and exec(): async-signal-safe.
  */
