@@ -1,27 +1,48 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A policy of one's own, shortest remaining work first: examples/decider.py SOCKET, then tide sim --policy external:SOCKET"""
+"""A policy of one's own: examples/decider.py SOCKET, then tide sim --policy external:SOCKET
+
+Each user's jobs have together what the policy equal gives them. Each job keeps half of that, and the other half goes
+core by core to the job that gains most speed with it for the work that it has left: short jobs end early, none starves.
+"""
 import json
 import socketserver
 import sys
+
+
+def gain(job, cores):
+    speed = job["speedup_permille"]
+    if cores >= min(job["max"], len(speed)):
+        return 0
+    return (speed[cores] - speed[cores - 1]) / (job["remaining_ns"] + 1)
+
+
+def divide(jobs):
+    plan = {job["id"]: max(job["min"], job["equal"]) for job in jobs}
+    known = [job for job in jobs if job["speedup_permille"] and job["remaining_ns"] is not None]
+    free = sum(plan.values())
+    for job in known:
+        plan[job["id"]] = max(job["min"], job["equal"] // 2)
+    free -= sum(plan.values())
+    while free > 0 and known:
+        best = max(known, key=lambda job: gain(job, plan[job["id"]]))
+        if gain(best, plan[best["id"]]) <= 0:
+            break
+        plan[best["id"]] += 1
+        free -= 1
+    return plan
 
 
 class Decider(socketserver.StreamRequestHandler):
     def handle(self):
         for line in self.rfile:
             ask = json.loads(line)
-            jobs = [job for job in ask["jobs"] if job["choice"]]
-            plan = {job["id"]: job["min"] for job in jobs}
-            free = ask["cores"] - sum(job["min"] if job["choice"] else job["equal"] for job in ask["jobs"])
-            left = {j["user"]: j["user_cores"] if j["user_cores"] is not None else ask["cores"] for j in ask["jobs"]}
+            users = {}
             for job in ask["jobs"]:
-                left[job["user"]] -= job["min"] if job["choice"] else job["equal"]
-            for job in sorted(jobs, key=lambda j: j["remaining_ns"] or float("inf")):
-                more = max(0, min(free, left[job["user"]], job["max"] - job["min"]))
-                plan[job["id"]] += more
-                free, left[job["user"]] = free - more, left[job["user"]] - more
-            answer = {"snapshot": ask["snapshot"], "plan": [{"job": i, "cores": n} for i, n in plan.items()]}
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+                if job["choice"]:
+                    users.setdefault(job["user"], []).append(job)
+            plan = [{"job": job, "cores": n} for jobs in users.values() for job, n in divide(jobs).items()]
+            self.wfile.write(json.dumps({"snapshot": ask["snapshot"], "plan": plan}).encode() + b"\n")
 
 
 socketserver.ThreadingUnixStreamServer(sys.argv[1], Decider).serve_forever()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tide sim --policy external:SOCKET`: a decider that works, and each way in which one can fail."""
+import csv
 import json
 import os
 import socket
@@ -16,6 +17,10 @@ from conftest import GUARD_S, ROOT
 
 TWO = {"machine": {"cores": 4}, "jobs": [{"name": "long", "work": 40, "speedup": 1},
                                          {"name": "short", "work": 8, "speedup": 1}]}
+
+# Under equal, the weight ends the long job first.
+WEIGHED = {"machine": {"cores": 4}, "jobs": [{"name": "long", "work": 120, "speedup": 1, "weight": 300},
+                                             {"name": "short", "work": 80, "speedup": 1}]}
 
 
 @pytest.fixture
@@ -62,18 +67,28 @@ def listens(path):
         return s.connect_ex(str(path)) == 0
 
 
+def order(tide, scenario, policy, tmp_path):
+    """The jobs' names in the order in which they end."""
+    done = tide("sim", scenario, "--policy", policy, "--check", "--csv", tmp_path / "jobs.csv")
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "jobs.csv") as f:
+        return [job["name"] for job in sorted(csv.DictReader(f), key=lambda j: float(j["finish"]))], done.stderr
+
+
 def test_the_example_ends_the_short_job_first(tide, scenario, tmp_path):
+    scenario.write_text(json.dumps(WEIGHED))
     path = tmp_path / "example.sock"
     with subprocess.Popen([sys.executable, ROOT / "examples/decider.py", path]) as process:
         try:
             end = time.monotonic() + GUARD_S
             while not listens(path) and time.monotonic() < end:
                 time.sleep(0.01)
-            (equal, external), said = run(tide, scenario, path)
+            equal, _ = order(tide, scenario, "equal", tmp_path)
+            external, said = order(tide, scenario, f"external:{path}", tmp_path)
         finally:
             process.kill()
     assert said == ""
-    assert external != equal
+    assert (equal, external) == (["long", "short"], ["short", "long"])
 
 
 def late(question, handler):
