@@ -21,10 +21,18 @@ int error_set(struct error *err, int code, const char *fmt, ...)
         va_list ap;
 
         err->code = code;
+        err->word = NULL;
         va_start(ap, fmt);
         vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);
         make_printable(err->text);
     }
+    return code;
+}
+
+int error_word(struct error *err, int code, const char *word)
+{
+    if (err)
+        err->word = word;
     return code;
 }

@@ -48,10 +48,13 @@ int preload_find(char *ret_dir, size_t size, struct error *err)
     else if (directory_beside_program(dir, sizeof(dir)) < 0 || !holds_agent(dir))
         snprintf(dir, sizeof(dir), "%s", TIDE_INSTALLED_AGENT_DIR);
     if (!holds_agent(dir))
-        return error_set(err, -ENOENT, "there is no agent in %s", dir);
+        return error_word(err, error_set(err, -ENOENT, "there is no agent in %s", dir), "no-agent");
     if (strpbrk(dir, " \t\n:$"))
-        return error_set(err, -EINVAL, "LD_PRELOAD cannot name the agent in '%s' (blank, : or $)",
-                         dir);
+        return error_word(err,
+                          error_set(err, -EINVAL,
+                                    "LD_PRELOAD cannot name the agent in '%s' (blank, : or $)",
+                                    dir),
+                          "agent-path");
     if (strlen(dir) >= size)
         return error_set(err, -EINVAL, "the path of the agent is too long");
     strcpy(ret_dir, dir);

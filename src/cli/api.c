@@ -72,16 +72,22 @@ static int request_in(const char *dir, const struct call *c, struct api_answer *
         r = http_request(socket_path, c->method, c->path, c->body, c->timeout_ms, &status, &text,
                          err);
     if (r == -ENOENT || r == -ECONNREFUSED || r == -ENOTDIR)
-        return error_set(err, -ENOENT, "no daemon runs (no process listens on %s)", socket_path);
+        return error_word(
+            err, error_set(err, -ENOENT, "no daemon runs (no process listens on %s)", socket_path),
+            "no-daemon");
     if (r == -EACCES)
-        return error_set(err, r, "the daemon in %s belongs to another user", dir);
+        return error_word(err, error_set(err, r, "the daemon in %s belongs to another user", dir),
+                          "daemon-of-another");
     if (r == -ETIMEDOUT)
-        return error_set(err, r, "the daemon in %s does not answer", dir);
+        return error_word(err, error_set(err, r, "the daemon in %s does not answer", dir),
+                          "daemon-silent");
     if (r < 0)
         return r;
     json = api_parse(text ? text : "");
     if (!json)
-        return error_set(err, -EBADMSG, "the daemon in %s sent an answer that is not JSON", dir);
+        return error_word(
+            err, error_set(err, -EBADMSG, "the daemon in %s sent an answer that is not JSON", dir),
+            "bad-answer");
     ret->status = status;
     ret->body = json;
     snprintf(ret->dir, sizeof(ret->dir), "%s", dir);
@@ -95,7 +101,9 @@ static int call_api_once(const struct call *c, struct api_answer *ret, struct er
     int r = rundir_find(dir);
 
     if (r < 0)
-        return error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket");
+        return error_word(err,
+                          error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket"),
+                          "directory-too-long");
     r = request_in(dir, c, ret, err);
     if (r != -ENOENT && r != -EACCES)
         return r;
@@ -145,10 +153,12 @@ int api_cannot_start(struct error *err)
     int r = rundir_user(dir);
 
     if (r < 0)
-        return error_set(
-            err, r,
-            "the path of the run directory is too long for a socket: set TIDE_DIR to a "
-            "shorter one");
+        return error_word(
+            err,
+            error_set(err, r,
+                      "the path of the run directory is too long for a socket: set TIDE_DIR to a "
+                      "shorter one"),
+            "directory-too-long");
     r = rundir_check(dir, err);
     return r < 0 ? r : daemon_find_program(program, sizeof(program), err);
 }
@@ -163,7 +173,7 @@ static int no_daemon(const struct command *cmd, const struct error *err)
              "machine.");
     if (api_cannot_start(&why) < 0)
         snprintf(hint, sizeof(hint), "'tide run' cannot start one: %s.", why.text);
-    return cli_error(cmd, CLI_UNREACHABLE, hint, "%s", err->text);
+    return cli_error_as(cmd, CLI_UNREACHABLE, err->word, hint, "%s", err->text);
 }
 
 int api_unreachable(const struct command *cmd, int code, const struct error *err)
@@ -172,18 +182,20 @@ int api_unreachable(const struct command *cmd, int code, const struct error *err
     case -ENOENT:
         return no_daemon(cmd, err);
     case -EACCES:
-        return cli_error(cmd, CLI_DENIED, "Ask its owner, or run as root.", "%s", err->text);
+        return cli_error_as(cmd, CLI_DENIED, err->word, "Ask its owner, or run as root.", "%s",
+                            err->text);
     case -EPERM:
-        return cli_error(cmd, CLI_DENIED,
-                         "That user could send false answers. Set TIDE_DIR or XDG_RUNTIME_DIR "
-                         "to a directory of your own.",
-                         "%s", err->text);
+        return cli_error_as(cmd, CLI_DENIED, "unsafe-directory",
+                            "That user could send false answers. Set TIDE_DIR or XDG_RUNTIME_DIR "
+                            "to a directory of your own.",
+                            "%s", err->text);
     case -ETIMEDOUT:
-        return cli_error(cmd, CLI_UNREACHABLE,
-                         "It may be stopped or overloaded; its log is tided.log in that directory.",
-                         "%s", err->text);
+        return cli_error_as(
+            cmd, CLI_UNREACHABLE, err->word,
+            "It may be stopped or overloaded; its log is tided.log in that directory.", "%s",
+            err->text);
     default:
-        return cli_error(cmd, CLI_UNREACHABLE, NULL, "%s", err->text);
+        return cli_error_as(cmd, CLI_UNREACHABLE, err->word, NULL, "%s", err->text);
     }
 }
 
@@ -211,14 +223,15 @@ int api_refused(const struct command *cmd, const struct api_answer *answer)
     const json_t *error = json_object_get(answer->body, "error");
     const char *message = member_text(error, "message");
     const char *hint = member_text(error, "hint");
+    const char *word = member_text(error, "code");
     int code = api_exit_code(answer->status);
 
     if (*message && !*hint && code == CLI_USAGE)
-        return cli_usage(cmd, "%s", message);
+        return cli_usage_as(cmd, word, "%s", message);
     if (!*message)
-        return cli_error(cmd, code, NULL, "the daemon refused this with HTTP status %d",
-                         answer->status);
-    return cli_error(cmd, code, hint, "%s", message);
+        return cli_error_as(cmd, code, "bad-answer", NULL,
+                            "the daemon refused this with HTTP status %d", answer->status);
+    return cli_error_as(cmd, code, word, hint, "%s", message);
 }
 
 int api_request(const struct command *cmd, const char *method, const char *path, json_t *body,
@@ -246,8 +259,8 @@ int api_job_path(const struct command *cmd, const char *job, const char *suffix,
                          "JOB is empty: give an id, a name, or the pid of one of its processes");
     /* A job's name has no slash, and a server may take an escaped slash for a plain one. */
     if (strchr(job, '/') || http_escape(job, name, sizeof(name)) < 0)
-        return cli_error(cmd, CLI_NOT_FOUND, "'tide ps' lists the jobs.", "there is no job '%.64s'",
-                         job);
+        return cli_error_as(cmd, CLI_NOT_FOUND, "no-such-job", "'tide ps' lists the jobs.",
+                            "there is no job '%.64s'", job);
     snprintf(ret_path, API_PATH_MAX, "/v1/jobs/%s%s", name, suffix);
     return CLI_OK;
 }

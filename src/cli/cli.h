@@ -71,6 +71,7 @@ struct command {
     X(record)                                                                                      \
     X(signal)                                                                                      \
     X(doctor)                                                                                      \
+    X(why)                                                                                         \
     X(version)                                                                                     \
     X(help)
 
@@ -103,6 +104,18 @@ int docker_launch(char *const *argv);
  */
 __attribute__((format(printf, 4, 5))) int cli_error(const struct command *cmd, int code,
                                                     const char *hint, const char *fmt, ...);
+
+/*
+ * The same for an error that has an entry in `tide why`: after the hint, a line "See 'tide why
+ * <word>'." @word may be NULL. A note stays one line, which ends with "(tide why <word>)".
+ */
+__attribute__((format(printf, 5, 6))) int cli_error_as(const struct command *cmd, int code,
+                                                       const char *word, const char *hint,
+                                                       const char *fmt, ...);
+__attribute__((format(printf, 3, 4))) void cli_note_as(const struct command *cmd, const char *word,
+                                                       const char *fmt, ...);
+__attribute__((format(printf, 3, 4))) int cli_usage_as(const struct command *cmd, const char *word,
+                                                       const char *fmt, ...);
 
 /* The same with the hint "Try 'tide help <command>'."; returns CLI_USAGE. */
 __attribute__((format(printf, 2, 3))) int cli_usage(const struct command *cmd, const char *fmt,

@@ -15,16 +15,20 @@
 #include <unistd.h>
 
 /* One write(2) for each line keeps it whole when programs share the terminal. */
-__attribute__((format(printf, 3, 0))) static void
-print_line(const struct command *cmd, const char *hint, const char *fmt, va_list ap)
+__attribute__((format(printf, 4, 0))) static void print_line(const struct command *cmd,
+                                                             const char *word, const char *hint,
+                                                             const char *fmt, va_list ap)
 {
     _cleanup_free_ char *text = NULL;
+    char why[64] = "";
 
     if (vasprintf(&text, fmt, ap) < 0)
         text = NULL;
+    if (word && *word)
+        snprintf(why, sizeof(why), "\nSee 'tide why %.31s'.", word);
     fflush(stdout);
-    fprintf(stderr, "tide: %s%s%s%s%s%s", cmd ? cmd->name : "", cmd ? ": " : "",
-            text ? text : "out of memory", hint && *hint ? "\n" : "", hint ? hint : "", "\n");
+    fprintf(stderr, "tide: %s%s%s%s%s%s\n", cmd ? cmd->name : "", cmd ? ": " : "",
+            text ? text : "out of memory", hint && *hint ? "\n" : "", hint ? hint : "", why);
 }
 
 int cli_error(const struct command *cmd, int code, const char *hint, const char *fmt, ...)
@@ -32,21 +36,52 @@ int cli_error(const struct command *cmd, int code, const char *hint, const char 
     va_list ap;
 
     va_start(ap, fmt);
-    print_line(cmd, hint, fmt, ap);
+    print_line(cmd, NULL, hint, fmt, ap);
     va_end(ap);
     return code;
 }
 
-int cli_usage(const struct command *cmd, const char *fmt, ...)
+int cli_error_as(const struct command *cmd, int code, const char *word, const char *hint,
+                 const char *fmt, ...)
 {
-    char hint[64];
     va_list ap;
 
-    snprintf(hint, sizeof(hint), "Try 'tide help%s%s'.", cmd ? " " : "", cmd ? cmd->name : "");
     va_start(ap, fmt);
-    print_line(cmd, hint, fmt, ap);
+    print_line(cmd, word, hint, fmt, ap);
     va_end(ap);
+    return code;
+}
+
+__attribute__((format(printf, 3, 0))) static int usage(const struct command *cmd, const char *word,
+                                                       const char *fmt, va_list ap)
+{
+    char hint[64];
+
+    snprintf(hint, sizeof(hint), "Try 'tide help%s%s'.", cmd ? " " : "", cmd ? cmd->name : "");
+    print_line(cmd, word, hint, fmt, ap);
     return CLI_USAGE;
+}
+
+int cli_usage(const struct command *cmd, const char *fmt, ...)
+{
+    va_list ap;
+    int r;
+
+    va_start(ap, fmt);
+    r = usage(cmd, NULL, fmt, ap);
+    va_end(ap);
+    return r;
+}
+
+int cli_usage_as(const struct command *cmd, const char *word, const char *fmt, ...)
+{
+    va_list ap;
+    int r;
+
+    va_start(ap, fmt);
+    r = usage(cmd, word, fmt, ap);
+    va_end(ap);
+    return r;
 }
 
 int cli_end(const struct command *cmd, int r)
@@ -61,8 +96,23 @@ void cli_note(const struct command *cmd, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    print_line(cmd, NULL, fmt, ap);
+    print_line(cmd, NULL, NULL, fmt, ap);
     va_end(ap);
+}
+
+void cli_note_as(const struct command *cmd, const char *word, const char *fmt, ...)
+{
+    _cleanup_free_ char *text = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL;
+    va_end(ap);
+    if (word && *word && text)
+        cli_note(cmd, "%s (tide why %s)", text, word);
+    else
+        cli_note(cmd, "%s", text ? text : "out of memory");
 }
 
 static void print_attribute(const struct attribute *a)

@@ -38,16 +38,20 @@ static int refuse(const struct command *cmd, const struct attribute *a, const ch
         return cli_usage(cmd, "--%s: '%s' is none of %s", a->key, value,
                          attribute_choices(a, " and ", buf, sizeof(buf)));
     if (a->kind == KIND_PROMISE)
-        return cli_usage(cmd, "--%s: '%s' is no promise (p99=50ms, from p99=1ms to p99=60s)",
-                         a->key, value);
+        return cli_usage_as(cmd, "bad-promise",
+                            "--%s: '%s' is no promise (p99=50ms, from p99=1ms to p99=60s)", a->key,
+                            value);
     if (a->kind == KIND_MEMORY && why == -ERANGE)
-        return cli_usage(cmd, "--%s: %s is less than 1 MiB (sizes have units: 512M, 2G)", a->key,
-                         value);
+        return cli_usage_as(cmd, "bad-memory",
+                            "--%s: %s is less than 1 MiB (sizes have units: 512M, 2G)", a->key,
+                            value);
     if (a->kind == KIND_MEMORY)
-        return cli_usage(cmd, "--%s: '%s' is no amount of memory (512M, 1.5G)", a->key, value);
+        return cli_usage_as(cmd, "bad-memory", "--%s: '%s' is no amount of memory (512M, 1.5G)",
+                            a->key, value);
     if (a->kind == KIND_MOMENT)
-        return cli_usage(cmd, "--%s: '%s' is no time (90s, 10min, 2h, 1h30min from now, or 18:30)",
-                         a->key, value);
+        return cli_usage_as(cmd, "bad-time",
+                            "--%s: '%s' is no time (90s, 10min, 2h, 1h30min from now, or 18:30)",
+                            a->key, value);
     snprintf(buf, sizeof(buf), "--%s", a->key);
     return option_number(cmd, value, buf, a->least, a->most, &(long){0});
 }
@@ -102,6 +106,6 @@ int terms_check(const struct command *cmd, const json_t *terms)
     long min = member_long(terms, "min"), max = member_long(terms, "max");
 
     if (min && max && min > max)
-        return cli_usage(cmd, "--min %ld is above --max %ld", min, max);
+        return cli_usage_as(cmd, "min-above-max", "--min %ld is above --max %ld", min, max);
     return CLI_OK;
 }

@@ -439,10 +439,14 @@ static int check_owner(const char *path, int fd, mode_t type, struct error *err)
     if (geteuid() != 0)
         return 0;
     if (st.st_uid != 0)
-        return error_set(err, -EPERM, "%s belongs to user %u: chown it to root", path,
-                         (unsigned)st.st_uid);
+        return error_word(err,
+                          error_set(err, -EPERM, "%s belongs to user %u: chown it to root", path,
+                                    (unsigned)st.st_uid),
+                          "config-unsafe");
     if (st.st_mode & (S_IWGRP | S_IWOTH))
-        return error_set(err, -EPERM, "others than root may write %s: chmod go-w it", path);
+        return error_word(
+            err, error_set(err, -EPERM, "others than root may write %s: chmod go-w it", path),
+            "config-unsafe");
     return 0;
 }
 

@@ -225,8 +225,11 @@ static int take_lock(struct top *t, struct error *err)
         return error_set(err, -errno, "cannot write in %s: %s", d->dir, strerror(errno));
     for (unsigned i = 0; flock(t->lock_fd, LOCK_EX | LOCK_NB) < 0; i++) {
         if (errno != EWOULDBLOCK || i == LOCK_TRIES)
-            return error_set(err, -EBUSY,
-                             "another tided runs in %s (its pid is in " RUNDIR_LOCK ")", d->dir);
+            return error_word(err,
+                              error_set(err, -EBUSY,
+                                        "another tided runs in %s (its pid is in " RUNDIR_LOCK ")",
+                                        d->dir),
+                              "daemon-runs");
         usleep(10000);
     }
     snprintf(text, sizeof(text), "%d\n", (int)getpid());
@@ -294,7 +297,9 @@ static int check_policy(struct daemon *d, const struct policy_spec *spec, struct
 
     if (!spec->policy->by_watts || cap_source_known(d, &why))
         return 0;
-    return error_set(err, -ENODATA, "policy %s cannot be used: %s", spec->policy->name, why.text);
+    return error_word(
+        err, error_set(err, -ENODATA, "policy %s cannot be used: %s", spec->policy->name, why.text),
+        "no-watts");
 }
 
 /* The policy: from `tide policy set` until the configured one changes, else the configured one. */

@@ -202,6 +202,13 @@ static int check(const struct config *c)
     return 0;
 }
 
+/* One line: `tide run` quotes the last one of the log. */
+static void say_why(const char *text, const char *word)
+{
+    fprintf(stderr, "tided: %s%s%s%s\n", text, word ? " (tide why " : "", word ? word : "",
+            word ? ")" : "");
+}
+
 int main(int argc, char **argv)
 {
     struct command_line line = {0};
@@ -213,7 +220,7 @@ int main(int argc, char **argv)
     if (r != 0)
         return r < 0 ? 0 : r;
     if (config_load(&line.source, &o->config, &err) < 0) {
-        fprintf(stderr, "tided: %s\n", err.text);
+        say_why(err.text, err.word ? err.word : "config-error");
         return EXIT_USAGE;
     }
     if (line.check)
@@ -224,7 +231,7 @@ int main(int argc, char **argv)
     choose_engines(o);
     r = daemon_run(o, &err);
     if (r < 0) {
-        fprintf(stderr, "tided: %s\n", err.text[0] ? err.text : strerror(-r));
+        say_why(err.text[0] ? err.text : strerror(-r), err.word);
         return 1;
     }
     return 0;

@@ -17,7 +17,7 @@ from conftest import ROOT
 
 COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
             "dashboard", "report",
-            "explain", "history", "energy", "events", "policy", "sim", "record", "signal", "doctor", "version",
+            "explain", "history", "energy", "events", "policy", "sim", "record", "signal", "doctor", "why", "version",
             "help"]
 
 

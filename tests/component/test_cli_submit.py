@@ -321,7 +321,8 @@ def test_cancel_tries_each(queue):
     done = queue.tide("cancel", "nobody", job, "j99")
     assert done.returncode == 3
     assert done.stdout == "j1 true: cancelled before it began\n"
-    assert len(done.stderr.splitlines()) == 4
+    assert done.stderr.count("\nSee 'tide why no-such-job'.\n") == 2
+    assert len(done.stderr.splitlines()) == 6
 
 
 def test_cancel_all_spares_what_was_not_submitted(queue):

@@ -74,17 +74,17 @@ static int say(const struct asked *asked)
         return CLI_OK;
     }
     if (member_long(asked->job, "signalled") == 0 && member_long(asked->job, "grace_s") == 0)
-        return cli_error(
-            &command_cancel, CLI_PARTIAL,
+        return cli_error_as(
+            &command_cancel, CLI_PARTIAL, "mixed-rights",
             "'tide ps' shows its processes: end them with 'kill', or with 'sudo kill'.",
             "%s %s: still runs, and was not asked to end: its processes have the "
             "rights of another user (a setuid program, as sudo is)",
             id, name);
-    return cli_error(&command_cancel, CLI_PARTIAL,
-                     "It may be cleaning up; 'tide ps' shows why it runs on, and its processes: "
-                     "kill -KILL ends them.",
-                     "%s %s: was asked to end, and still runs after %ld s", id, name,
-                     patience_ms(asked) / 1000);
+    return cli_error_as(&command_cancel, CLI_PARTIAL, "still-runs",
+                        "It may be cleaning up; 'tide ps' shows why it runs on, and its processes: "
+                        "kill -KILL ends them.",
+                        "%s %s: was asked to end, and still runs after %ld s", id, name,
+                        patience_ms(asked) / 1000);
 }
 
 static int cancel(char **names, size_t n)

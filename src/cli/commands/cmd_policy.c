@@ -130,8 +130,8 @@ static int show(const json_t *answer, const char *name, bool json)
         print_policy(answer, policy);
         return CLI_OK;
     }
-    return cli_error(&command_policy, CLI_USAGE, "'tide policy list' explains them.",
-                     "there is no policy '%s'", name);
+    return cli_error_as(&command_policy, CLI_USAGE, "no-such-policy",
+                        "'tide policy list' explains them.", "there is no policy '%s'", name);
 }
 
 /* Starts a daemon if none runs: it writes the choice down, which then outlives it. */

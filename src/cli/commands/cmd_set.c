@@ -43,10 +43,11 @@ static int parse_one(int c, struct set_options *o)
         if (numbers[i].option == c)
             return option_number(cmd, optarg, numbers[i].name, 1, numbers[i].max, numbers[i].value);
     if (c == OPT_PLACEMENT) /* users try it, so the message says more than "there is no option" */
-        return cli_error(cmd, CLI_USAGE,
-                         "Start it again with --placement, or the label io.threadtide.placement; "
-                         "'tide pin JOB --cores LIST' reserves cores for a running job.",
-                         "--placement: a job's placement is fixed when it starts");
+        return cli_error_as(
+            cmd, CLI_USAGE, "placement-fixed",
+            "Start it again with --placement, or the label io.threadtide.placement; "
+            "'tide pin JOB --cores LIST' reserves cores for a running job.",
+            "--placement: a job's placement is fixed when it starts");
     o->automatic |= c == OPT_AUTO;
     o->json |= c == 'j';
     return c == '?' ? CLI_USAGE : CLI_OK;

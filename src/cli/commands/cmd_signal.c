@@ -100,18 +100,20 @@ static int report(const char *job, const unsigned n[SENT_MAX], long threads)
         printf("%s: %u process%s signalled to use %ld thread%s\n", job, n[SENT],
                n[SENT] == 1 ? "" : "es", threads, threads == 1 ? "" : "s");
     if (n[SENT_DENIED])
-        return cli_error(cmd, n[SENT] ? CLI_PARTIAL : CLI_DENIED, "Ask its owner, or run as root.",
-                         "%u process%s of %s: another user's, not signalled", n[SENT_DENIED],
-                         n[SENT_DENIED] == 1 ? "" : "es", job);
+        return cli_error_as(cmd, n[SENT] ? CLI_PARTIAL : CLI_DENIED, "not-your-job",
+                            "Ask its owner, or run as root.",
+                            "%u process%s of %s: another user's, not signalled", n[SENT_DENIED],
+                            n[SENT_DENIED] == 1 ? "" : "es", job);
     if (n[SENT])
         return CLI_OK;
     if (n[SENT_NO_HANDLER])
-        return cli_error(cmd, CLI_NOT_FOUND,
-                         "The handler comes with the first thread pool of a program started by "
-                         "'tide run', unless TIDE_SIGNAL=0.",
-                         "no signal sent: %s has no handler for it, and would be killed", job);
-    return cli_error(cmd, CLI_NOT_FOUND, "'tide ps' lists the jobs and their processes.",
-                     "there is no process %s", job);
+        return cli_error_as(cmd, CLI_NOT_FOUND, "no-signal-handler",
+                            "The handler comes with the first thread pool of a program started by "
+                            "'tide run', unless TIDE_SIGNAL=0.",
+                            "no signal sent: %s has no handler for it, and would be killed", job);
+    return cli_error_as(cmd, CLI_NOT_FOUND, "no-such-process",
+                        "'tide ps' lists the jobs and their processes.", "there is no process %s",
+                        job);
 }
 
 static int signal_run(int argc, char **argv)

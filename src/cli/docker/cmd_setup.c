@@ -364,9 +364,9 @@ static int setup_docker(struct setup *s, bool own_config)
     int r = find_programs(s);
 
     if (r == CLI_OK && !s->user && !own_config && geteuid() != 0)
-        return cli_error(cmd, CLI_DENIED,
-                         "Use sudo; or 'tide setup docker --user' for 'docker tide' alone.",
-                         "only root can change %s", s->config);
+        return cli_error_as(cmd, CLI_DENIED, "setup-needs-root",
+                            "Use sudo; or 'tide setup docker --user' for 'docker tide' alone.",
+                            "only root can change %s", s->config);
     if (r == CLI_OK && !s->user)
         r = s->undo ? remove_runtime(s) : add_runtime(s);
     if (r == CLI_OK)

@@ -14,9 +14,12 @@
  *     @fish SET@       options of `complete`
  *     @policies@       sections for scdoc: each policy with its parameters
  *     @policy-names@   equal fcfs …
+ *     @messages@       rows of a table in Markdown: the words of errors, cause and cure
+ *     @message-words@  no-daemon no-such-job …
  *     @json@           the attributes, for tests
  */
 #include "base/cleanup.h"
+#include "cli/why/messages.h"
 #include "policy/core/policy.h"
 #include "proto/attribute.h"
 
@@ -238,6 +241,21 @@ static void policy_names(enum attributes_of unused)
         printf("%s%s", i ? " " : "", p->name);
 }
 
+/* ---- messages ---- */
+
+#define MESSAGE_ROW(word, cause, cure)  "| `" word "` | " cause " | " cure " |\n"
+#define MESSAGE_WORD(word, cause, cure) word " "
+
+static void messages(enum attributes_of unused)
+{
+    fputs(MESSAGES(MESSAGE_ROW), stdout);
+}
+
+static void message_words(enum attributes_of unused)
+{
+    fputs(MESSAGES(MESSAGE_WORD), stdout);
+}
+
 /* ---- templates ---- */
 
 static const struct {
@@ -249,6 +267,7 @@ static const struct {
     {"values", values},     {"cases", cases},
     {"zsh", zsh},           {"fish", fish},
     {"policies", policies}, {"policy-names", policy_names},
+    {"messages", messages}, {"message-words", message_words},
     {"json", json},
 };
 

@@ -28,16 +28,18 @@ static int become_job(const struct launch *l)
 {
     _cleanup_answer_ struct api_answer answer = {0};
     struct error err = {0};
+    const json_t *error;
 
     if (launch_register(l, &answer, &err) < 0) {
-        cli_note(l->cmd, "the program runs, but not as a job: %s", err.text);
+        cli_note_as(l->cmd, err.word, "the program runs, but not as a job: %s", err.text);
         return CLI_OK;
     }
+    error = json_object_get(answer.body, "error");
     if (api_exit_code(answer.status) == CLI_USAGE)
         return api_refused(l->cmd, &answer);
     if (answer.status >= 400)
-        cli_note(l->cmd, "the program runs, but not as a job: %s",
-                 member_text(json_object_get(answer.body, "error"), "message"));
+        cli_note_as(l->cmd, member_text(error, "code"), "the program runs, but not as a job: %s",
+                    member_text(error, "message"));
     else
         launch_prepare(l, answer.body);
     return CLI_OK;

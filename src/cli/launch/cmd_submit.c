@@ -156,14 +156,14 @@ static int enqueue(const struct submit *s, struct runner *r)
         snprintf(report.name, sizeof(report.name), "%s", member_text(r->job.body, "name"));
     }
     if (alone)
-        cli_note(cmd, "the program begins at once, as no job: %s", err.text);
+        cli_note_as(cmd, err.word, "the program begins at once, as no job: %s", err.text);
     else if (*member_text(r->job.body, "note"))
         cli_note(cmd, "%s", member_text(r->job.body, "note"));
     code = take_output(s, &report);
     if (code != CLI_OK)
         return code;
     if (alone) /* repeats the message in the output file, where the user looks later */
-        cli_note(cmd, "the program begins at once, as no job: %s", err.text);
+        cli_note_as(cmd, err.word, "the program begins at once, as no job: %s", err.text);
     tell(&report);
     return CLI_OK;
 }

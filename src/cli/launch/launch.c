@@ -28,8 +28,8 @@ static int check_name(const struct command *cmd, const char *name)
     while (name_char(name[n]))
         n++;
     if (n == 0 || n >= PROTO_NAME_MAX || name[n] || *name == '-')
-        return cli_usage(
-            cmd,
+        return cli_usage_as(
+            cmd, "bad-name",
             "--name: '%s' is no name for a job (1 %s %d letters, digits and . _ + : @ -, "
             "no - at the front)",
             name, cli_glyph(CLI_DOTS), PROTO_NAME_MAX - 1);
@@ -143,9 +143,12 @@ int launch_start_daemon(const char *cpus, struct error *err)
     struct error why;
 
     if (rundir_user(dir) < 0)
-        return error_set(err, -ENAMETOOLONG, "the daemon's directory has too long a name");
+        return error_word(
+            err, error_set(err, -ENAMETOOLONG, "the daemon's directory has too long a name"),
+            "directory-too-long");
     if (daemon_find_program(program, sizeof(program), &why) < 0)
-        return error_set(err, why.code, "no daemon runs, and %s", why.text);
+        return error_word(err, error_set(err, why.code, "no daemon runs, and %s", why.text),
+                          why.word);
     return daemon_start(dir, program, cpus, DAEMON_TIMEOUT_MS, err);
 }
 
@@ -229,7 +232,8 @@ void launch_prepare(const struct launch *l, const json_t *job)
     if (l->pid == 0 && wants_slices(l))
         slice_set(SLICE_LONG_NS); /* jobs that share cores take turns less often */
     if (!agent)
-        cli_note(l->cmd, "the program runs with a fixed number of threads: %s", err.text);
+        cli_note_as(l->cmd, err.word, "the program runs with a fixed number of threads: %s",
+                    err.text);
     if (set_environment(l, job, agent ? agent_dir : NULL) < 0)
         cli_note(l->cmd, "the program runs, but not as a job: out of memory");
     else if (*member_text(job, "note"))

@@ -41,8 +41,9 @@ static int find_in_path(const char *program)
 
 static int cannot_run(const struct launch *l, int code)
 {
-    return cli_error(l->cmd, code == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN, NULL, "%s: %s",
-                     l->argv[0], strerror(code));
+    return cli_error_as(l->cmd, code == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN,
+                        code == ENOENT ? "no-program" : "program-cannot-run", NULL, "%s: %s",
+                        l->argv[0], strerror(code));
 }
 
 int launch_find(const struct launch *l)

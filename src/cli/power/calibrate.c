@@ -97,13 +97,14 @@ static int check(const struct command *cmd, unsigned cores, bool force)
     if (r != CLI_OK)
         return r;
     if (!any_used(sources))
-        return cli_error(cmd, CLI_FAILED, "Name a source with power= in tide.conf(5).",
-                         "nothing tells this machine's watts, so there is nothing to learn from");
+        return cli_error_as(
+            cmd, CLI_FAILED, "no-watts", "Name a source with power= in tide.conf(5).",
+            "nothing tells this machine's watts, so there is nothing to learn from");
     load = member_long(json_object_get(power, "load"), "mcpu");
     if (load > (long)cores * 10 * BUSY_PERCENT && !force)
-        return cli_error(cmd, CLI_FAILED, "Calibrate when it is idle, or add --force.",
-                         "the machine is in use: %ld of %u cores are busy", (load + 999) / 1000,
-                         cores);
+        return cli_error_as(
+            cmd, CLI_FAILED, "machine-in-use", "Calibrate when it is idle, or add --force.",
+            "the machine is in use: %ld of %u cores are busy", (load + 999) / 1000, cores);
     return CLI_OK;
 }
 

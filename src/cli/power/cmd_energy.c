@@ -173,8 +173,8 @@ static int energy_run(int argc, char **argv)
     if (job && strcmp(by, "job") != 0 && strcmp(by, "user") != 0)
         return cli_usage(&command_energy, "--by %s: is of the whole machine, not of a job", by);
     if (job && job[strcspn(job, "&#?% +/")])
-        return cli_error(&command_energy, CLI_NOT_FOUND, "'tide ps' lists the jobs.",
-                         "there is no job '%.60s'", job);
+        return cli_error_as(&command_energy, CLI_NOT_FOUND, "no-such-job",
+                            "'tide ps' lists the jobs.", "there is no job '%.60s'", job);
     snprintf(path, sizeof(path), "/v1/energy?by=%s&since=%llu%s%s", by, (unsigned long long)since,
              job ? "&job=" : "", job ? job : "");
     r = api_request(&command_energy, "GET", path, NULL, API_TIMEOUT_MS, &answer);

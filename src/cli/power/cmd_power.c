@@ -132,9 +132,11 @@ static int set_cap(const struct command *cmd, const char *text, const char *unti
     int r;
 
     if (amount_parse(text, &uw, &kind) < 0 || kind == AMOUNT_ENERGY || uw == 0 || uw > POWER_UW_MAX)
-        return cli_usage(cmd, "'%s' is no power cap: use watts like 120W or 1.2kW", text);
+        return cli_usage_as(cmd, "bad-cap", "'%s' is no power cap: use watts like 120W or 1.2kW",
+                            text);
     if (until && moment_parse(until, clock_real_ms(), &until_ms) < 0)
-        return cli_usage(cmd, "--until: '%s' is no future time (90s, 2h, 18:30)", until);
+        return cli_usage_as(cmd, "bad-time", "--until: '%s' is no future time (90s, 2h, 18:30)",
+                            until);
     body = json_pack("{s:I}", "uw", (json_int_t)uw);
     if (until)
         json_object_set_new(body, "until", json_integer((json_int_t)((until_ms + 999) / 1000)));

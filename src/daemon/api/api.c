@@ -58,8 +58,8 @@ bool request_search(struct request *r)
         return true;
     if (user->searching) {
         r->http->retry_s = API_RETRY_S;
-        request_fail(r, HTTP_TOO_MANY, "Try again in a second.",
-                     "another search of user %u goes on", (unsigned)r->who.uid);
+        request_fail_as(r, HTTP_TOO_MANY, "too-many-requests", "Try again in a second.",
+                        "another search of user %u goes on", (unsigned)r->who.uid);
         return false;
     }
     r->searching = user->searching = true;
@@ -105,21 +105,46 @@ void request_answer_stream(struct request *r, struct stream *stream)
     httpd_stream(r->http, "text/event-stream", stream_read, stream);
 }
 
-void request_fail(struct request *r, unsigned status, const char *hint, const char *fmt, ...)
+__attribute__((format(printf, 5, 0))) static void fail(struct request *r, unsigned status,
+                                                       const char *word, const char *hint,
+                                                       const char *fmt, va_list ap)
 {
     char message[ERROR_TEXT_MAX];
-    va_list ap;
     json_t *answer = NULL;
 
-    va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
-    va_end(ap);
     /* A client's text may be cut in the middle of a character. */
     for (size_t len = strlen(message) + 1; !answer && len-- > 0;) {
         message[len] = '\0';
-        answer = json_pack("{s:{s:s,s:s}}", "error", "message", message, "hint", hint);
+        answer = json_pack("{s:{s:s,s:s,s:s*}}", "error", "message", message, "hint", hint, "code",
+                           word);
     }
     request_answer(r, status, answer);
+}
+
+void request_fail(struct request *r, unsigned status, const char *hint, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fail(r, status, NULL, hint, fmt, ap);
+    va_end(ap);
+}
+
+void request_fail_as(struct request *r, unsigned status, const char *word, const char *hint,
+                     const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fail(r, status, word, hint, fmt, ap);
+    va_end(ap);
+}
+
+void request_fail_with(struct request *r, unsigned status, const char *hint,
+                       const struct error *err)
+{
+    request_fail_as(r, status, err->word, hint, "%s", err->text);
 }
 
 bool request_only_fields(struct request *r, const char *const *known)
@@ -135,7 +160,8 @@ bool request_only_fields(struct request *r, const char *const *known)
             i++;
         if (known[i] || (attributes && attribute_find(key, strlen(key))))
             continue;
-        request_fail(r, HTTP_BAD_REQUEST, "See docs/http-api.md.", "unknown field '%.60s'", key);
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-request", "See docs/http-api.md.",
+                        "unknown field '%.60s'", key);
         return false;
     }
     return true;
@@ -222,10 +248,10 @@ static int on_refuse(sd_event_source *s, uint64_t usec, void *arg)
     while ((r = api->refused) && r->received_ns + API_REFUSE_NS <= now) {
         take_out(api, r);
         r->http->retry_s = API_RETRY_S;
-        request_fail(r, HTTP_TOO_MANY, "Try again in a second.",
-                     "user %u sends too many requests: a tenth of the daemon's time, or %d a "
-                     "second, is the most",
-                     (unsigned)r->who.uid, API_RATE);
+        request_fail_as(r, HTTP_TOO_MANY, "too-many-requests", "Try again in a second.",
+                        "user %u sends too many requests: a tenth of the daemon's time, or %d a "
+                        "second, is the most",
+                        (unsigned)r->who.uid, API_RATE);
     }
     arm_refuse(api);
     return 0;
@@ -241,9 +267,9 @@ static void parse(struct request *r)
     if (http->body_len > 0) {
         r->body = json_loadb(http->body, http->body_len, JSON_REJECT_DUPLICATES, &error);
         if (!json_is_object(r->body)) {
-            request_fail(r, HTTP_BAD_REQUEST, "Send one JSON object.",
-                         r->body ? "the body is no JSON object" : "the body is no JSON: %s",
-                         error.text);
+            request_fail_as(r, HTTP_BAD_REQUEST, "bad-request", "Send one JSON object.",
+                            r->body ? "the body is no JSON object" : "the body is no JSON: %s",
+                            error.text);
             return;
         }
     }
@@ -270,7 +296,8 @@ static void on_too_long(void *arg, struct httpd_request *http)
     if (r && !within_budget(r))
         refuse(arg, r);
     else if (r)
-        request_fail(r, HTTP_TOO_LARGE, "", "the body is longer than %d bytes", API_BODY_MAX);
+        request_fail_as(r, HTTP_TOO_LARGE, "bad-request", "", "the body is longer than %d bytes",
+                        API_BODY_MAX);
 }
 
 static void on_over(void *arg, struct httpd_request *http)

@@ -147,3 +147,12 @@ bool request_only_fields(struct request *r, const char *const *known);
 void request_answer(struct request *r, unsigned status, json_t *answer);
 __attribute__((format(printf, 4, 5))) void request_fail(struct request *r, unsigned status,
                                                         const char *hint, const char *fmt, ...);
+
+/* The same with the word of its entry in `tide why` (may be NULL), which is sent as "code". */
+__attribute__((format(printf, 5, 6))) void request_fail_as(struct request *r, unsigned status,
+                                                           const char *word, const char *hint,
+                                                           const char *fmt, ...);
+
+/* The same with the text and word of @err. */
+void request_fail_with(struct request *r, unsigned status, const char *hint,
+                       const struct error *err);

@@ -55,8 +55,8 @@ static bool take_integer(struct request *r, const char *key, int32_t min, int32_
         return true;
     }
     show(value, text, sizeof(text));
-    request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %d to %d", key, text,
-                 (int)min, (int)max);
+    request_fail_as(r, HTTP_BAD_REQUEST, "value-out-of-range", "",
+                    "%s is %s: use a whole number from %d to %d", key, text, (int)min, (int)max);
     return false;
 }
 
@@ -132,27 +132,28 @@ static void refuse_attribute(struct request *r, const struct attribute *a, const
     show(value, text, sizeof(text));
     switch (a->kind) {
     case KIND_MOMENT:
-        request_fail(r, HTTP_BAD_REQUEST, "",
-                     "%s is %s: use seconds since 1970 (now it is %.0f), within ten years", a->key,
-                     text, (double)clock_real_ms() / 1000);
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-time", "",
+                        "%s is %s: use seconds since 1970 (now it is %.0f), within ten years",
+                        a->key, text, (double)clock_real_ms() / 1000);
         break;
     case KIND_MEMORY:
         /* No program needs so little: the unit was forgotten. */
-        request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a number of bytes, at least a MiB",
-                     a->key, text);
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-memory", "",
+                        "%s is %s: use a number of bytes, at least a MiB", a->key, text);
         break;
     case KIND_PROMISE:
-        request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a text like \"p99=50ms\", 1ms to 60s",
-                     a->key, text);
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-promise", "",
+                        "%s is %s: use a text like \"p99=50ms\", 1ms to 60s", a->key, text);
         break;
     case KIND_CHOICE:
-        request_fail(r, HTTP_BAD_REQUEST, "", "%s is '%.40s': use %s", a->key,
-                     json_string_value(value),
-                     attribute_choices(a, " or ", choices, sizeof(choices)));
+        request_fail_as(r, HTTP_BAD_REQUEST, "value-out-of-range", "", "%s is '%.40s': use %s",
+                        a->key, json_string_value(value),
+                        attribute_choices(a, " or ", choices, sizeof(choices)));
         break;
     default:
-        request_fail(r, HTTP_BAD_REQUEST, "", "%s is %s: use a whole number from %d to %d", a->key,
-                     text, (int)a->least, (int)a->most);
+        request_fail_as(r, HTTP_BAD_REQUEST, "value-out-of-range", "",
+                        "%s is %s: use a whole number from %d to %d", a->key, text, (int)a->least,
+                        (int)a->most);
     }
 }
 
@@ -176,8 +177,8 @@ static bool take_asked(struct request *r, struct attributes *ret)
         attribute_set(a, ret, read);
     }
     if (ret->max && ret->min > ret->max) {
-        request_fail(r, HTTP_BAD_REQUEST, "Raise max or lower min.",
-                     "min is %d, above max, which is %d", (int)ret->min, (int)ret->max);
+        request_fail_as(r, HTTP_BAD_REQUEST, "min-above-max", "Raise max or lower min.",
+                        "min is %d, above max, which is %d", (int)ret->min, (int)ret->max);
         return false;
     }
     return true;
@@ -231,22 +232,25 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
         return false;
     e = proc_read_status(r->daemon->root, (pid_t)pid, &status);
     if (e < 0) {
-        request_fail(r, HTTP_BAD_REQUEST, "", "pid is %u: there is no such process", pid);
+        request_fail_as(r, HTTP_BAD_REQUEST, "no-such-process", "",
+                        "pid is %u: there is no such process", pid);
         return false;
     }
     if (!control_may_register(&r->who, status.uid)) {
-        request_fail(r, HTTP_FORBIDDEN, "", "process %u is not yours", pid);
+        request_fail_as(r, HTTP_FORBIDDEN, "not-your-process", "", "process %u is not yours", pid);
         return false;
     }
     if (!proc_all_of(&status, status.uid)) {
-        request_fail(r, HTTP_FORBIDDEN, "It can be a job once it runs as one user alone.",
-                     "process %u has the rights of another user, too (a setuid program?)", pid);
+        request_fail_as(r, HTTP_FORBIDDEN, "mixed-rights",
+                        "It can be a job once it runs as one user alone.",
+                        "process %u has the rights of another user, too (a setuid program?)", pid);
         return false;
     }
     special = what_it_is(r->daemon, status.tgid);
     if (special) {
-        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts a program as a job.",
-                     "process %u is %s: it cannot be a job", pid, special);
+        request_fail_as(r, HTTP_FORBIDDEN, "special-process",
+                        "'tide run' starts a program as a job.",
+                        "process %u is %s: it cannot be a job", pid, special);
         return false;
     }
     *ret_pid = status.tgid;
@@ -270,8 +274,9 @@ static bool check_memory(struct request *r, uint64_t bytes)
         return true;
     size_text(bytes, asked);
     size_text(r->daemon->memory_bytes, most);
-    request_fail(r, HTTP_BAD_REQUEST, "'memory' in tide.conf(5) says how much that is.",
-                 "memory is %s: jobs can have %s on this machine", asked, most);
+    request_fail_as(r, HTTP_BAD_REQUEST, "memory-exceeds-machine",
+                    "'memory' in tide.conf(5) says how much that is.",
+                    "memory is %s: jobs can have %s on this machine", asked, most);
     return false;
 }
 
@@ -329,8 +334,8 @@ static void post_job(struct request *r, struct job *none)
     int e;
 
     if (!control_may_use(d, &r->who)) {
-        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
-                     "this daemon serves user %u only", (unsigned)d->uid);
+        request_fail_as(r, HTTP_FORBIDDEN, "not-your-daemon", "'tide run' starts one of your own.",
+                        "this daemon serves user %u only", (unsigned)d->uid);
         return;
     }
     if (!read_request(r, &req) || !find_process(r, &pid, &uid) ||
@@ -338,7 +343,7 @@ static void post_job(struct request *r, struct job *none)
         return;
     e = job_new(d, uid, &req, &j, &err);
     if (e < 0) {
-        request_fail(r, status_of(e), e == -EEXIST ? "Choose another name." : "", "%s", err.text);
+        request_fail_with(r, status_of(e), e == -EEXIST ? "Choose another name." : "", &err);
         return;
     }
     e = process_join(j, pid, 0, &p);
@@ -365,8 +370,9 @@ static bool may_adopt(struct request *r)
 {
     if (control_may_adopt(r->daemon, &r->who))
         return true;
-    request_fail(r, HTTP_FORBIDDEN, "Ask an administrator: see docs/permissions.md.",
-                 "only the daemon's user, root and the admin group adopt containers");
+    request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
+                    "Ask an administrator: see docs/permissions.md.",
+                    "only the daemon's user, root and the admin group adopt containers");
     return false;
 }
 
@@ -391,7 +397,7 @@ static void adopted(void *arg, struct job *j, const struct error *err)
     if (!j) {
         while (failures[i].code && failures[i].code != err->code)
             i++;
-        request_fail(r, failures[i].status, failures[i].hint, "%s", err->text);
+        request_fail_with(r, failures[i].status, failures[i].hint, err);
         return;
     }
     store_save(r->daemon); /* before the answer: it outlives the daemon */
@@ -429,8 +435,8 @@ static void delete_adoption(struct request *r, struct job *j)
         return;
     }
     json_decref(answer);
-    request_fail(r, HTTP_CONFLICT, "A container with labels of ours is a job as long as it runs.",
-                 "%s", err.text);
+    request_fail_with(r, HTTP_CONFLICT,
+                      "A container with labels of ours is a job as long as it runs.", &err);
 }
 
 /* ---- changing a job ---- */
@@ -497,8 +503,8 @@ static bool read_keep(struct request *r, struct patch *p)
         p->has_cores = cpuset_count(&both) > 0 && cpuset_equal(&both, &p->cores);
     }
     if (!p->has_cores)
-        request_fail(r, HTTP_BAD_REQUEST, "'tide top' shows the machine's.",
-                     "cores is '%.40s': use a list of this machine's, like 0-1,4", cores);
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-cores", "'tide top' shows the machine's.",
+                        "cores is '%.40s': use a list of this machine's, like 0-1,4", cores);
     return p->has_cores;
 }
 
@@ -508,11 +514,11 @@ static bool read_patch(struct request *r, const struct job *j, struct patch *ret
                                          "deadline_ms", "held",    "pin",   "cores", NULL};
 
     if (json_object_get(r->body, "placement")) {
-        request_fail(r, HTTP_BAD_REQUEST,
-                     "Start it anew with --placement, or the label io.threadtide.placement; "
-                     "'tide pin' with --cores fences one that runs.",
-                     "the placement of job %s is %s: that is fixed when a job starts", j->id,
-                     placement_name((enum placement)j->asked.attributes.placement));
+        request_fail_as(r, HTTP_BAD_REQUEST, "placement-fixed",
+                        "Start it anew with --placement, or the label io.threadtide.placement; "
+                        "'tide pin' with --cores fences one that runs.",
+                        "the placement of job %s is %s: that is fixed when a job starts", j->id,
+                        placement_name((enum placement)j->asked.attributes.placement));
         return false;
     }
     *ret = (struct patch){.deadline_ms = DAEMON_WAIT_MS,
@@ -568,8 +574,8 @@ static void patch_job(struct request *r, struct job *j)
     bool governs = control_may_govern(r->daemon, &r->who);
 
     if (!control_may_change(r->daemon, &r->who, j)) {
-        request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
-                     j->owner);
+        request_fail_as(r, HTTP_FORBIDDEN, "not-your-job", "Ask its owner, or run as root.",
+                        "job %s is %s's", j->id, j->owner);
         return;
     }
     if (!read_patch(r, j, &p))
@@ -583,7 +589,7 @@ static void patch_job(struct request *r, struct job *j)
     r->changed = changes(j, &p);
     if (p.held != j->admission.held) {
         if (admission_hold(j, p.held, &err) < 0) {
-            request_fail(r, HTTP_CONFLICT, "", "%s", err.text);
+            request_fail_with(r, HTTP_CONFLICT, "", &err);
             return;
         }
         store_save(j->daemon); /* before the answer: a new daemon must not start the job */
@@ -610,14 +616,14 @@ static void delete_job(struct request *r, struct job *j)
     int grace_s;
 
     if (!control_may_change(r->daemon, &r->who, j)) {
-        request_fail(r, HTTP_FORBIDDEN, "Ask its owner, or run as root.", "job %s is %s's", j->id,
-                     j->owner);
+        request_fail_as(r, HTTP_FORBIDDEN, "not-your-job", "Ask its owner, or run as root.",
+                        "job %s is %s's", j->id, j->owner);
         return;
     }
     grace_s = j->confine->stop(j, &err);
     if (grace_s < 0) {
-        request_fail(r, HTTP_UNAVAILABLE, "Nothing was changed; cancel it again when that runs.",
-                     "%s", err.text);
+        request_fail_with(r, HTTP_UNAVAILABLE,
+                          "Nothing was changed; cancel it again when that runs.", &err);
         return;
     }
     if (grace_s == 0)
@@ -653,9 +659,9 @@ static void put_policy(struct request *r, struct job *none)
     int e;
 
     if (!control_may_govern(d, &r->who)) {
-        request_fail(r, HTTP_FORBIDDEN,
-                     d->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
-                     "only the daemon's user, root and the admin group change the policy");
+        request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
+                        d->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                        "only the daemon's user, root and the admin group change the policy");
         return;
     }
     if (!request_only_fields(r, fields) || !take_text(r, "name", &text) ||
@@ -668,11 +674,15 @@ static void put_policy(struct request *r, struct job *none)
     }
     e = decision_parse_policy(d, text, &spec, &err);
     if (e < 0) {
-        request_fail(r, HTTP_BAD_REQUEST,
-                     e == -ENOENT || e == -ENODATA
-                         ? "'tide policy list' explains them."
-                         : "'tide policy show NAME' explains its parameters.",
-                     "%s", err.text);
+        bool listed = e == -ENOENT || e == -ENODATA;
+
+        request_fail_as(r, HTTP_BAD_REQUEST,
+                        e == -ENOENT    ? "no-such-policy"
+                        : e == -ENODATA ? "no-watts"
+                                        : "bad-policy",
+                        listed ? "'tide policy list' explains them."
+                               : "'tide policy show NAME' explains its parameters.",
+                        "%s", err.text);
         return;
     }
     decision_set_policy(d->decision, &spec);
@@ -747,14 +757,14 @@ static void call(struct request *r, const struct route *route, const char *name)
     if (*name) {
         j = control_find(r->daemon, &r->who, name, &err);
         if (!j) {
-            request_fail(r, err.code == -EEXIST ? HTTP_CONFLICT : HTTP_NOT_FOUND,
-                         err.code == -EEXIST ? "Name one of them." : "'tide ps' lists the jobs.",
-                         "%s", err.text);
+            request_fail_with(
+                r, err.code == -EEXIST ? HTTP_CONFLICT : HTTP_NOT_FOUND,
+                err.code == -EEXIST ? "Name one of them." : "'tide ps' lists the jobs.", &err);
             return;
         }
     } else if (!control_may_use(r->daemon, &r->who)) {
-        request_fail(r, HTTP_FORBIDDEN, "'tide run' starts one of your own.",
-                     "this daemon serves user %u only", (unsigned)r->daemon->uid);
+        request_fail_as(r, HTTP_FORBIDDEN, "not-your-daemon", "'tide run' starts one of your own.",
+                        "this daemon serves user %u only", (unsigned)r->daemon->uid);
         return;
     }
     route->handle(r, j);
@@ -775,8 +785,9 @@ void routes_handle(struct request *r)
         return;
     }
     if (known)
-        request_fail(r, HTTP_NOT_ALLOWED, "See docs/http-api.md.", "%.16s is not possible here",
-                     r->method);
+        request_fail_as(r, HTTP_NOT_ALLOWED, "no-such-path", "See docs/http-api.md.",
+                        "%.16s is not possible here", r->method);
     else
-        request_fail(r, HTTP_NOT_FOUND, "See docs/http-api.md.", "there is no path %.80s", r->path);
+        request_fail_as(r, HTTP_NOT_FOUND, "no-such-path", "See docs/http-api.md.",
+                        "there is no path %.80s", r->path);
 }

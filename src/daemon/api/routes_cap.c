@@ -50,15 +50,14 @@ static void answer_state(struct request *r)
 void request_answer_cap(struct request *r, int e, const struct error *err)
 {
     if (e == -ENODATA)
-        request_fail(r, HTTP_CONFLICT,
-                     "Name a source (power=) or a model (power-model=) in tide.conf(5).", "%s",
-                     err->text);
+        request_fail_with(r, HTTP_CONFLICT,
+                          "Name a source (power=) or a model (power-model=) in tide.conf(5).", err);
     else if (e == -EALREADY)
-        request_fail(r, HTTP_CONFLICT, "Send the newest one.", "%s", err->text);
+        request_fail_with(r, HTTP_CONFLICT, "Send the newest one.", err);
     else if (e == -EINVAL)
-        request_fail(r, HTTP_BAD_REQUEST, "", "%s", err->text);
+        request_fail_with(r, HTTP_BAD_REQUEST, "", err);
     else if (e < 0)
-        request_fail(r, 507, "Make room there, then set it again.", "%s", err->text);
+        request_fail_with(r, 507, "Make room there, then set it again.", err);
     else
         answer_state(r);
 }
@@ -83,9 +82,9 @@ static bool may_set(struct request *r)
 {
     if (control_may_govern(r->daemon, &r->who))
         return true;
-    request_fail(r, HTTP_FORBIDDEN,
-                 r->daemon->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
-                 "only the daemon's user, root and the admin group set power caps");
+    request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
+                    r->daemon->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                    "only the daemon's user, root and the admin group set power caps");
     return false;
 }
 
@@ -104,8 +103,8 @@ void routes_put_cap(struct request *r, struct job *none)
         return;
     }
     if (until_s && until_s * 1000 <= now_ms) {
-        request_fail(r, HTTP_BAD_REQUEST, "It is in seconds since 1970.",
-                     "until is in the past: the cap would end before it begins");
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-time", "It is in seconds since 1970.",
+                        "until is in the past: the cap would end before it begins");
         return;
     }
     if (until_s)

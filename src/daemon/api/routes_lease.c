@@ -20,9 +20,9 @@ static bool may_lease(struct request *r)
 {
     if (control_may_lease(r->daemon, &r->who))
         return true;
-    request_fail(r, HTTP_FORBIDDEN,
-                 r->daemon->uid == 0 ? "Ask to be of the power group, tide.conf(5)." : "",
-                 "only the daemon's user, root and the power group set the power lease");
+    request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
+                    r->daemon->uid == 0 ? "Ask to be of the power group, tide.conf(5)." : "",
+                    "only the daemon's user, root and the power group set the power lease");
     return false;
 }
 

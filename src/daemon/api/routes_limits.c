@@ -21,7 +21,7 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
         ((!asked || limits_check_priority(r->daemon, uid, asked->priority, &err) == 0) &&
          limits_check_pin(r->daemon, uid, threads, &err) == 0))
         return true;
-    request_fail(r, HTTP_FORBIDDEN, ASK_ADMIN, "%s", err.text);
+    request_fail_with(r, HTTP_FORBIDDEN, ASK_ADMIN, &err);
     return false;
 }
 
@@ -37,8 +37,8 @@ bool routes_write_down(struct request *r, struct job *j)
         return true;
     daemon_log("job %s (%s) refused: it cannot be saved to disk", j->id, j->name);
     job_free(j);
-    request_fail(r, 507, "Make room there, then submit it again.",
-                 "the job was not queued: it cannot be written to %s: %s", d->dir,
-                 strerror(-store_error(d)));
+    request_fail_as(r, 507, "queue-disk-full", "Make room there, then submit it again.",
+                    "the job was not queued: it cannot be written to %s: %s", d->dir,
+                    strerror(-store_error(d)));
     return false;
 }

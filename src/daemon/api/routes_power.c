@@ -97,8 +97,8 @@ void routes_energy(struct request *r, struct job *none)
     energy_history_tick(r->daemon, control_may_power(r->daemon, &r->who));
     e = energy_history_query(r->daemon->energy_history, &q, &rows, &err);
     if (e < 0) {
-        request_fail(r, HTTP_UNAVAILABLE, e == -ETIME ? "" : "The jobs are not concerned.", "%s",
-                     err.text);
+        request_fail_with(r, HTTP_UNAVAILABLE, e == -ETIME ? "" : "The jobs are not concerned.",
+                          &err);
         return;
     }
     json_array_foreach (rows, i, row)
@@ -140,9 +140,10 @@ void routes_readings(struct request *r, struct job *none)
     int e;
 
     if (!control_may_power(r->daemon, &r->who)) {
-        request_fail(r, HTTP_FORBIDDEN, "'power-group' in tide.conf(5) names the group.",
-                     "only root, the daemon's user, the admin and the power group hand readings "
-                     "down");
+        request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
+                        "'power-group' in tide.conf(5) names the group.",
+                        "only root, the daemon's user, the admin and the power group hand readings "
+                        "down");
         return;
     }
     if (!request_only_fields(r, fields) || !take_amount(r, "uj", &reading.has_uj, &reading.uj) ||
@@ -168,7 +169,7 @@ void routes_readings(struct request *r, struct job *none)
     reading.error_permille = error > HANDED_ERROR ? HANDED_ERROR + 1 : (uint32_t)error;
     e = meter_handed(r->daemon->meter, &reading, &err);
     if (e < 0) {
-        request_fail(r, e == -ENOSPC ? HTTP_UNAVAILABLE : HTTP_BAD_REQUEST, "", "%s", err.text);
+        request_fail_with(r, e == -ENOSPC ? HTTP_UNAVAILABLE : HTTP_BAD_REQUEST, "", &err);
         return;
     }
     request_answer(r, HTTP_OK, json_pack("{s:s}", "name", reading.name));

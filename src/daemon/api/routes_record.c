@@ -36,8 +36,8 @@ static bool take_argument(struct request *r, const char *key, uint64_t max, uint
 
 static void no_history(struct request *r, const struct error *err)
 {
-    request_fail(r, HTTP_UNAVAILABLE,
-                 "The jobs are not concerned; tided(8) says where history lies.", "%s", err->text);
+    request_fail_with(r, HTTP_UNAVAILABLE,
+                      "The jobs are not concerned; tided(8) says where history lies.", err);
 }
 
 static int on_turn(sd_event_source *s, uint64_t usec, void *arg);
@@ -124,7 +124,8 @@ void routes_events(struct request *r, struct job *none)
     if (r->daemon->events && events_open(r->daemon->events, r, &from, &stream) == 0)
         request_answer_stream(r, stream);
     else
-        request_fail(r, HTTP_UNAVAILABLE, "", "there are too many streams of events");
+        request_fail_as(r, HTTP_UNAVAILABLE, "too-many-streams", "",
+                        "there are too many streams of events");
 }
 
 void routes_metrics(struct request *r, struct job *none)

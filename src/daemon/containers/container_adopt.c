@@ -94,15 +94,23 @@ static int take_up(struct adoption *a, const struct engine_container *seen, stru
     int r;
 
     if (c && c->job)
-        return error_set(err, -EEXIST, "container %.64s is already job %s", seen->name, c->job->id);
+        return error_word(
+            err,
+            error_set(err, -EEXIST, "container %.64s is already job %s", seen->name, c->job->id),
+            "container-is-job");
     if (seen->state != ENGINE_RUNNING && seen->state != ENGINE_PAUSED)
-        return error_set(err, -EBUSY, "container %.64s is not running: it is %s", seen->name,
-                         engine_state_name(seen->state));
+        return error_word(err,
+                          error_set(err, -EBUSY, "container %.64s is not running: it is %s",
+                                    seen->name, engine_state_name(seen->state)),
+                          "container-not-running");
     if (labels_refuse(seen->labels, seen->n_labels))
-        return error_set(err, -EPERM,
-                         "container %.64s may not become a job: its label is " CONTAINER_LABEL
-                         "=false",
-                         seen->name);
+        return error_word(
+            err,
+            error_set(err, -EPERM,
+                      "container %.64s may not become a job: its label is " CONTAINER_LABEL
+                      "=false",
+                      seen->name),
+            "container-refuses");
     if (c && c->state.phase >= CONTAINER_INSPECTING)
         return -EAGAIN; /* a release is under way, and may change what was inspected */
     c = container_add(a->found, seen->id, key && labels_key_valid(key) ? key : NULL);
@@ -174,16 +182,20 @@ static void choose(struct adoption *a)
         return;
     }
     if (a->several)
-        error_set(&err, -EINVAL,
-                  "'%s' is the beginning of several containers' ids, or two engines "
-                  "have a container of that name",
-                  a->name);
+        error_word(&err,
+                   error_set(&err, -EINVAL,
+                             "'%s' is the beginning of several containers' ids, or two engines "
+                             "have a container of that name",
+                             a->name),
+                   "ambiguous-container");
     else if (a->answered)
-        error_set(&err, -ENOENT, "there is no container '%s'", a->name);
+        error_word(&err, error_set(&err, -ENOENT, "there is no container '%s'", a->name),
+                   "no-container");
     else if (a->away.code)
         err = a->away;
     else
-        error_set(&err, -ENOTCONN, "this daemon watches no container engine");
+        error_word(&err, error_set(&err, -ENOTCONN, "this daemon watches no container engine"),
+                   "no-engine");
     conclude(a, NULL, &err);
 }
 
@@ -227,7 +239,9 @@ static void ask(struct adoption *a, struct containers *set)
             engine_list(set->engine, NULL, (struct engine_then){.done = on_listed, .arg = a});
         if (a->ticket > 0)
             return;
-        error_set(&a->away, -ENOTCONN, "no container engine answers on %s", set->path);
+        error_word(&a->away,
+                   error_set(&a->away, -ENOTCONN, "no container engine answers on %s", set->path),
+                   "no-engine");
     }
     a->ticket = 0;
     choose(a);
@@ -259,7 +273,8 @@ int container_release(struct job *j, struct error *err)
     struct container *c = j->container;
 
     if (!c || c->origin != CONTAINER_ADOPTED)
-        return error_set(err, -EINVAL, "job %s is no adopted container", j->id);
+        return error_word(err, error_set(err, -EINVAL, "job %s is no adopted container", j->id),
+                          "container-of-labels");
     c->origin = CONTAINER_BY_LABEL;
     j->adopted = false;
     job_end(j);

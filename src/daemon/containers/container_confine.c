@@ -115,9 +115,11 @@ static int stop(struct job *j, struct error *err)
         ticket = engine_stop(engine, c->id, GRACE_S, then);
     if (ticket > 0)
         return GRACE_S;
-    return error_set(err, -ENOTCONN,
-                     "job %s is a container, and its engine on %.100s does not answer", j->id,
-                     c->set->path);
+    return error_word(err,
+                      error_set(err, -ENOTCONN,
+                                "job %s is a container, and its engine on %.100s does not answer",
+                                j->id, c->set->path),
+                      "no-engine");
 }
 
 static const struct confine container_confine = {

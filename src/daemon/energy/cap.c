@@ -346,10 +346,12 @@ int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, str
     int r;
 
     if (cap->held && (cap->uw == 0 || cap->uw > POWER_UW_MAX || cap->floor_uw > cap->uw))
-        return error_set(err, -EINVAL, "a power cap is between 1 uW and %" PRIu64 " W",
-                         (uint64_t)POWER_UW_MAX / 1000000);
+        return error_word(err,
+                          error_set(err, -EINVAL, "a power cap is between 1 uW and %" PRIu64 " W",
+                                    (uint64_t)POWER_UW_MAX / 1000000),
+                          "bad-cap");
     if (cap->held && !cap_source_known(d, &why))
-        return error_set(err, -ENODATA, "%s", why.text);
+        return error_word(err, error_set(err, -ENODATA, "%s", why.text), "no-watts");
     next.of[source] = *cap;
     r = cap_file_save(d, &next);
     if (r < 0)
@@ -367,9 +369,11 @@ int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct
     int r;
 
     if (boot == c->lease_boot && number < c->lease_number)
-        return error_set(err, -EALREADY,
-                         "the lease %" PRIu64 " is stale: %" PRIu64 " came before it", number,
-                         c->lease_number);
+        return error_word(err,
+                          error_set(err, -EALREADY,
+                                    "the lease %" PRIu64 " is stale: %" PRIu64 " came before it",
+                                    number, c->lease_number),
+                          "stale-lease");
     r = cap_set(d, CAP_LEASE, cap, err);
     if (r == 0) {
         c->lease_boot = boot;

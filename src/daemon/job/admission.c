@@ -268,10 +268,13 @@ void admission_gone(struct job *j)
 int admission_hold(struct job *j, bool held, struct error *err)
 {
     if (j->admission.phase != JOB_QUEUED)
-        return error_set(err, -EBUSY,
-                         "job %s has started: only a waiting job can be held ('tide submit --hold' "
-                         "holds one from the start)",
-                         j->id);
+        return error_word(
+            err,
+            error_set(err, -EBUSY,
+                      "job %s has started: only a waiting job can be held ('tide submit --hold' "
+                      "holds one from the start)",
+                      j->id),
+            "job-has-started");
     j->admission.held = held;
     if (held) { /* it may be about to start, while others make room */
         j->admission.wanted = false;

@@ -165,14 +165,18 @@ static int check_request(const struct daemon *d, uid_t uid, const struct job_req
     if (!req->name)
         return 0;
     if (!job_name_valid(req->name))
-        return error_set(
-            err, -EINVAL,
-            "name is '%.80s': use 1 to %d of A-Z a-z 0-9 . _ + : @ -, not only digits, "
-            "not like an id (j1) and no - at the front",
-            req->name, PROTO_NAME_MAX - 1);
+        return error_word(
+            err,
+            error_set(err, -EINVAL,
+                      "name is '%.80s': use 1 to %d of A-Z a-z 0-9 . _ + : @ -, not only digits, "
+                      "not like an id (j1) and no - at the front",
+                      req->name, PROTO_NAME_MAX - 1),
+            "bad-name");
     other = job_find(d, req->name);
     if (other)
-        return error_set(err, -EEXIST, "name '%s' is taken by job %s", req->name, other->id);
+        return error_word(
+            err, error_set(err, -EEXIST, "name '%s' is taken by job %s", req->name, other->id),
+            "name-taken");
     return 0;
 }
 

@@ -29,18 +29,26 @@ int limits_check_job(const struct daemon *d, uid_t uid, struct error *err)
     if (limits_exempt(d, uid))
         return d->jobs->n < PROTO_JOBS_MAX
                    ? 0
-                   : error_set(err, -ENOSPC, "this daemon has as many jobs as it can, %d",
-                               PROTO_JOBS_MAX);
+                   : error_word(err,
+                                error_set(err, -ENOSPC,
+                                          "this daemon has as many jobs as it can, %d",
+                                          PROTO_JOBS_MAX),
+                                "too-many-jobs");
     for (const struct job *j = d->jobs->first; j; j = j->next)
         own += j->uid == uid;
     if (most && own >= most)
-        return error_set(err, -ENOSPC,
-                         "user %u has as many jobs as one user may have, %u (user-jobs)",
-                         (unsigned)uid, most);
+        return error_word(err,
+                          error_set(err, -ENOSPC,
+                                    "user %u has as many jobs as one user may have, %u (user-jobs)",
+                                    (unsigned)uid, most),
+                          "too-many-jobs");
     if (d->jobs->n >= PROTO_JOBS_MAX - LIMITS_KEPT_JOBS)
-        return error_set(err, -ENOSPC,
-                         "this daemon has as many jobs as users may have, %d: the rest is root's",
-                         PROTO_JOBS_MAX - LIMITS_KEPT_JOBS);
+        return error_word(
+            err,
+            error_set(err, -ENOSPC,
+                      "this daemon has as many jobs as users may have, %d: the rest is root's",
+                      PROTO_JOBS_MAX - LIMITS_KEPT_JOBS),
+            "too-many-jobs");
     return 0;
 }
 
@@ -99,9 +107,11 @@ int limits_check_pin(const struct daemon *d, uid_t uid, uint32_t threads, struct
         return 0;
     if (threads <= share)
         return 0;
-    return error_set(err, -EPERM,
-                     "%u cores exceed the user's share: %u of %u cores, with %u user%s", threads,
-                     (unsigned)share, cpus, users, users == 1 ? "" : "s");
+    return error_word(err,
+                      error_set(err, -EPERM,
+                                "%u cores exceed the user's share: %u of %u cores, with %u user%s",
+                                threads, (unsigned)share, cpus, users, users == 1 ? "" : "s"),
+                      "share-exceeded");
 }
 
 int limits_check_priority(const struct daemon *d, uid_t uid, int32_t priority, struct error *err)
@@ -110,8 +120,10 @@ int limits_check_priority(const struct daemon *d, uid_t uid, int32_t priority, s
 
     if (!most || priority <= (int32_t)most || limits_exempt(d, uid))
         return 0;
-    return error_set(err, -EPERM,
-                     "priority is %d: that of a user's job is at most %u "
-                     "(user-priority)",
-                     (int)priority, most);
+    return error_word(err,
+                      error_set(err, -EPERM,
+                                "priority is %d: that of a user's job is at most %u "
+                                "(user-priority)",
+                                (int)priority, most),
+                      "priority-too-high");
 }

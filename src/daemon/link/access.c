@@ -147,8 +147,10 @@ static struct job *find_service(const struct daemon *d, const struct caller *who
     }
     if (count <= 1)
         return found;
-    error_set(err, -EEXIST, "the service '%.60s' has %u jobs: %s%s", service, count, names,
-              len < sizeof(names) ? "" : "...");
+    error_word(err,
+               error_set(err, -EEXIST, "the service '%.60s' has %u jobs: %s%s", service, count,
+                         names, len < sizeof(names) ? "" : "..."),
+               "ambiguous-name");
     return NULL;
 }
 
@@ -157,7 +159,7 @@ struct job *control_find(const struct daemon *d, const struct caller *who, const
 {
     struct job *j = job_find(d, text);
 
-    error_set(err, -ESRCH, "there is no job '%.100s'", text);
+    error_word(err, error_set(err, -ESRCH, "there is no job '%.100s'", text), "no-such-job");
     if (!j)
         j = find_container(d, text);
     if (!j && *text)

@@ -361,8 +361,10 @@ int energy_history_query(struct energy_history *h, const struct energy_query *q,
     int r;
 
     if (!h || !h->db)
-        return error_set(err, -ENODATA, "there is no history of energy: %.150s",
-                         h ? h->why : "tide.conf says history=none");
+        return error_word(err,
+                          error_set(err, -ENODATA, "there is no history of energy: %.150s",
+                                    h ? h->why : "tide.conf says history=none"),
+                          "no-history");
     s = h->statement[QUERY + q->by];
     rows = json_array();
     sqlite3_bind_int64(s, 1, (sqlite3_int64)q->since_s);
@@ -395,7 +397,9 @@ int energy_history_query(struct energy_history *h, const struct energy_query *q,
     }
     json_decref(rows);
     if (r == SQLITE_INTERRUPT)
-        return error_set(err, -ETIME, "this is too much at once: ask for a shorter time");
+        return error_word(
+            err, error_set(err, -ETIME, "this is too much at once: ask for a shorter time"),
+            "search-too-long");
     check(h, r);
     return error_set(err, -ENODATA, "there is no history of energy: %s", sqlite3_errstr(r));
 }

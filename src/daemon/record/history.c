@@ -616,7 +616,8 @@ int history_search_new(struct history *h, const struct history_filter *filter,
     struct history_search *q;
 
     if (!h)
-        return error_set(err, -ENODATA, "this daemon keeps no history");
+        return error_word(err, error_set(err, -ENODATA, "this daemon keeps no history"),
+                          "no-history");
     history_write(h, true);
     q = calloc(1, sizeof(*q));
     if (!q || !(q->list = json_array())) {

@@ -46,9 +46,11 @@ int daemon_find_program(char *ret_path, size_t size, struct error *err)
         return error_set(err, r, "the path of tided is too long");
     if (access(ret_path, X_OK) == 0)
         return 0;
-    return error_set(err, -errno, "%s %s: %s",
-                     given && *given ? "TIDE_DAEMON names" : "there is no", ret_path,
-                     strerror(errno));
+    return error_word(err,
+                      error_set(err, -errno, "%s %s: %s",
+                                given && *given ? "TIDE_DAEMON names" : "there is no", ret_path,
+                                strerror(errno)),
+                      "no-daemon-program");
 }
 
 /* ---- the daemon's side of the fork: only async-signal-safe calls ---- */
@@ -282,12 +284,17 @@ static int wait_until_up(int dir_fd, const char *socket_path, pid_t pid, uint64_
             char line[ERROR_TEXT_MAX / 2];
 
             last_log_line(dir_fd, line, sizeof(line));
-            return error_set(err, -ECHILD, "the daemon ended at once: %s",
-                             *line ? line : "its log is empty");
+            return error_word(err,
+                              error_set(err, -ECHILD, "the daemon ended at once: %s",
+                                        *line ? line : "its log is empty"),
+                              "daemon-ended");
         }
         if (left_ms(deadline_ns) == 0)
-            return error_set(err, -ETIMEDOUT, "the daemon was started but does not answer on %s",
-                             socket_path);
+            return error_word(err,
+                              error_set(err, -ETIMEDOUT,
+                                        "the daemon was started but does not answer on %s",
+                                        socket_path),
+                              "daemon-silent");
         dead = poll(&ended, 1, POLL_MS) > 0 || (pidfd < 0 && kill(pid, 0) < 0);
     }
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `tide why`: what the words of error messages mean. */
+#include "base/cleanup.h"
+#include "base/suggest.h"
+#include "cli/cli.h"
+#include "cli/why/messages.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WIDTH 80
+
+#define MESSAGE_ROW(word, cause, cure) {word, cause, cure},
+static const struct {
+    const char *word, *cause, *cure;
+} messages[] = {MESSAGES(MESSAGE_ROW)};
+
+/* Prints @label, then @text folded at blanks and indented. */
+static void paragraph(const char *label, const char *text)
+{
+    int indent = printf("%s", label);
+    int column = indent;
+
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+
+        if (column > indent && column + 1 + len > WIDTH)
+            column = printf("\n%*s", indent, "") - 1;
+        column += printf("%s%.*s", column > indent ? " " : "", len, text);
+        text += len;
+        text += strspn(text, " ");
+    }
+    putchar('\n');
+}
+
+static int unknown(const char *word)
+{
+    const char *words[ARRAY_LEN(messages)];
+    const char *nearest;
+
+    for (size_t i = 0; i < ARRAY_LEN(messages); i++)
+        words[i] = messages[i].word;
+    nearest = suggest_nearest(word, words, ARRAY_LEN(messages));
+    return cli_error(&command_why, CLI_USAGE, "'tide why' lists the words.",
+                     nearest ? "no error has the word '%.64s': did you mean '%s'?"
+                             : "no error has the word '%.64s'",
+                     word, nearest);
+}
+
+static int why_run(int argc, char **argv)
+{
+    option_none(&command_why, argc, argv, 0, 1);
+    for (size_t i = 0; i < ARRAY_LEN(messages); i++) {
+        if (optind == argc) {
+            printf("%s\n", messages[i].word);
+            paragraph("    ", messages[i].cause);
+        } else if (strcmp(argv[optind], messages[i].word) == 0) {
+            paragraph("cause: ", messages[i].cause);
+            paragraph("cure:  ", messages[i].cure);
+            return CLI_OK;
+        }
+    }
+    return optind == argc ? CLI_OK : unknown(argv[optind]);
+}
+
+const struct command command_why = {
+    .name = "why",
+    .usage = "[WORD]",
+    .brief = "explain an error by the word at its end: its cause and cure",
+    .help = "Without WORD, all words with what causes the errors.\n\n"
+            "Examples:\n"
+            "  tide why                 all of them\n"
+            "  tide why no-such-job     an error that ends with this word\n",
+    .run = why_run,
+};
