@@ -69,21 +69,33 @@ def test_convolutions_that_began_on_one_thread_are_shared_out_after_a_grow(pytho
 
     daemon.features = FEATURE_MOVES
 
-    def left_to_inter_op(began, later=2):
-        with start(python, daemon, BUILT, TIDE_MAX=BUILT) as program:
-            agent = connected(program)
-            agent.set(began)
-            program.call("model", name="cnn")
-            program.call("steps", n=STEPS)
-            agent.set(later)
-            before = [[thread_cpu_ns(program.pid, t) for t in pool] for pool in (program.intra, program.inter)]
-            program.call("steps", n=10 * STEPS)
-            intra, inter = (sum(thread_cpu_ns(program.pid, t) for t in pool) - sum(b)
-                            for pool, b in zip((program.intra, program.inter), before))
-            return inter / intra
-    grown, right = left_to_inter_op(began=1), left_to_inter_op(began=2)
+    def left_to_inter_op(program, n):
+        """Computed by inter-op threads in @n steps, in parts of what the pool for pieces computed."""
+        before = [[thread_cpu_ns(program.pid, t) for t in pool] for pool in (program.intra, program.inter)]
+        program.call("steps", n=n)
+        intra, inter = (sum(thread_cpu_ns(program.pid, t) for t in pool) - sum(b)
+                        for pool, b in zip((program.intra, program.inter), before))
+        return inter / max(1, intra)
+
+    def begin(threads):
+        program = start(python, daemon, BUILT, TIDE_MAX=BUILT)
+        agent = connected(program)
+        agent.set(threads)
+        program.call("model", name="cnn")
+        program.call("steps", n=STEPS)
+        agent.set(2)
+        return program, agent
+
+    program, agent = begin(1)
+    with program:
+        grown = left_to_inter_op(program, 10 * STEPS)
+        agent.set(1)
+        left_to_inter_op(program, 10 * STEPS)  # now the calls that make primitives are over
+        alone = left_to_inter_op(program, 2 * STEPS)
+    program, _ = begin(2)
+    with program:
+        right = left_to_inter_op(program, 10 * STEPS)
     assert grown < 1.4 * right, (grown, right)
-    alone = left_to_inter_op(began=2, later=1)
     assert alone > 2 * right, "an op's own thread computes what else only one pool's thread would"
 
 

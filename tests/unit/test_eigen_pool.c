@@ -374,6 +374,62 @@ static void no_wake_up_is_lost(void **state)
     }
 }
 
+/* A closure that asks for the number of threads before and after a resize. */
+struct question {
+    struct eigen_pool *pool;
+    int before, after;
+    sem_t asked;
+    sem_t go;
+    sem_t done;
+};
+
+static void ask(void *arg)
+{
+    struct question *q = arg;
+
+    q->before = eigen_pool_pieces(q->pool);
+    sem_post(&q->asked);
+    wait_for(&q->go, "the resize");
+    q->after = eigen_pool_pieces(q->pool);
+    sem_post(&q->done);
+}
+
+static void expect_answers(struct eigen_pool *pool, struct eigen_pool *asks, uint32_t next,
+                           int before, int after)
+{
+    struct question q = {.pool = pool};
+
+    sem_init(&q.asked, 0, 0);
+    sem_init(&q.go, 0, 0);
+    sem_init(&q.done, 0, 0);
+    eigen_pool_schedule(asks, ask, &q);
+    wait_for(&q.asked, "the first answer");
+    assert_int_equal(peer_set(&peer, next, BUILT, NULL), PROTO_ACK_DONE);
+    sem_post(&q.go);
+    wait_for(&q.done, "the second answer");
+    assert_int_equal(q.before, before);
+    assert_int_equal(q.after, after);
+    sem_destroy(&q.asked);
+    sem_destroy(&q.go);
+    sem_destroy(&q.done);
+}
+
+/* Eigen's contractions size arrays by one answer and index them by an earlier one. */
+static void within_a_closure_the_number_only_rises(void **state)
+{
+    struct eigen_pool *pool = eigen_pool_new(INTRA, BUILT, 0);
+    struct eigen_pool *asks = eigen_pool_new(INTER, BUILT, 0);
+
+    (void)state;
+    peer_wait_agent(&peer);
+    assert_int_equal(peer_set(&peer, BUILT, BUILT, NULL), PROTO_ACK_DONE);
+    expect_answers(pool, asks, 2, BUILT, BUILT);
+    expect_answers(pool, asks, 6, 2, 6);
+    expect_answers(pool, asks, 1, 6, 6);
+    eigen_pool_free(asks);
+    eigen_pool_free(pool);
+}
+
 static void destroyed_while_parked_and_resized(void **state)
 {
     struct resizer resizer;
@@ -623,6 +679,7 @@ int main(void)
         cmocka_unit_test(acknowledgement_waits_for_the_closure),
         cmocka_unit_test(blocked_closure_lets_one_more_worker_go),
         cmocka_unit_test(no_wake_up_is_lost),
+        cmocka_unit_test(within_a_closure_the_number_only_rises),
         cmocka_unit_test(every_closure_runs_exactly_once),
         cmocka_unit_test(acknowledged_limit_is_never_exceeded),
         cmocka_unit_test(destroyed_while_parked_and_resized),

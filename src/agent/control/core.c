@@ -49,6 +49,7 @@ static void update_target(void)
     }
     if (next.inter == 0)
         next.inter = next.intra;
+    core.changed |= next.moves != core.target.moves;
     core.target.moves = next.moves;
     if (next.intra == core.target.intra && next.inter == core.target.inter &&
         next.allowed_mcpu == core.target.allowed_mcpu)

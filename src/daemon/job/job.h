@@ -91,7 +91,8 @@ struct process {
 
     bool outside; /* outside of its job's container */
     bool leads;   /* the job was registered with it: gives the job's exit status */
-    bool calls;   /* its agent knows that calls of runtimes are wanted as requests */
+    bool calls;   /* its agent knows that calls of runtimes are wanted as requests … */
+    bool moves;   /* … and that a policy chooses its targets */
     bool beat;    /* it has reported the fields below */
     enum proto_source source;
     uint32_t target, active, allowed_mcpu;

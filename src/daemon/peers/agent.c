@@ -81,20 +81,27 @@ static bool wants_calls(const struct job *j)
     return j->asked.attributes.slo_us > 0 && !told;
 }
 
+/* A policy chooses the job's targets: they will change. */
+static bool is_moved(const struct job *j)
+{
+    return j->asked.pinned.intra == 0;
+}
+
 static void send_welcome(struct connection *connection, const struct job *j)
 {
-    bool calls = wants_calls(j);
+    bool calls = wants_calls(j), moves = is_moved(j);
     union proto_message m;
 
     proto_init(&m, PROTO_WELCOME,
                PROTO_FEATURES | (calls ? PROTO_FEATURE_CALLS : 0) |
-                   (j->asked.pinned.intra ? 0 : PROTO_FEATURE_MOVES));
+                   (moves ? PROTO_FEATURE_MOVES : 0));
     m.welcome.epoch = connection->daemon->epoch;
     m.welcome.lease_ms = DAEMON_LEASE_MS;
     m.welcome.heartbeat_ms = connection->daemon->heartbeat_ms;
     memcpy(m.welcome.job_id, j->id, sizeof(m.welcome.job_id));
     memcpy(m.welcome.job_name, j->name, sizeof(m.welcome.job_name));
     connection->process->calls = calls;
+    connection->process->moves = moves;
     if (connection_send(connection, &m) == -EAGAIN)
         connection->process->calls = !calls; /* again at the next heartbeat */
 }
@@ -259,7 +266,7 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
     speed_heartbeat(p->job, now);
     apportion_heartbeat(p, now);
     send_lease(p);
-    if (p->connection && p->calls != wants_calls(p->job))
+    if (p->connection && (p->calls != wants_calls(p->job) || p->moves != is_moved(p->job)))
         send_welcome(p->connection, p->job);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);

@@ -124,6 +124,10 @@ class ThreadPool
     {
         return underlying_->CurrentThreadId();
     }
+    int Pieces() const
+    {
+        return underlying_->NumThreads();
+    }
     int Shards() const
     {
         return __atomic_load_n(&device_->num_threads, __ATOMIC_RELAXED);
@@ -186,6 +190,11 @@ int eigen_pool_threads(const struct eigen_pool *pool)
 int eigen_pool_shards(const struct eigen_pool *pool)
 {
     return pool->pool.Shards();
+}
+
+int eigen_pool_pieces(const struct eigen_pool *pool)
+{
+    return pool->pool.Pieces();
 }
 
 int eigen_pool_worker(const struct eigen_pool *pool)

@@ -22,6 +22,7 @@ void eigen_pool_schedule(struct eigen_pool *pool, void (*fn)(void *arg), void *a
 
 int eigen_pool_threads(const struct eigen_pool *pool); /* as the ThreadPool says */
 int eigen_pool_shards(const struct eigen_pool *pool);  /* as its device says, to ops */
+int eigen_pool_pieces(const struct eigen_pool *pool);  /* as Eigen's pool says, to oneDNN */
 int eigen_pool_worker(const struct eigen_pool *pool);  /* the calling worker's id, -1: none */
 
 /* 1: Eigen asks for work in MaybeGetTask (as TensorFlow 2.21), 0: in LocalSteal (older). */

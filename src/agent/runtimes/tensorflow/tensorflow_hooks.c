@@ -11,8 +11,8 @@
  *   ScheduleWithHint    sends closures from outside only to the queues of active workers; counts
  *                       those for inter-op pools as the measure of work
  *   NumThreads, GetPerThreadMaxParallelism, num_threads of the device: ops shard for the active
- *                       count; without it k of N threads use up to 40 % more CPU. oneDNN first
- *                       makes its primitives for all N (docs/design/03-pool-sizes.md)
+ *                       count; without it k of N threads use up to 40 % more CPU. oneDNN
+ *                       makes its primitives for all N at first (docs/design/03-pool-sizes.md)
  *
  * They run on the program's threads. For a pool that is not governed, a hook calls the real
  * function with unchanged arguments.
@@ -33,13 +33,19 @@
 
 static __thread struct pool *building __attribute__((tls_model("initial-exec")));
 static __thread struct gate_worker *self __attribute__((tls_model("initial-exec")));
-static __thread struct pool *cut_for __attribute__((tls_model("initial-exec"))); /* by oneDNN */
-static __thread uint32_t asked __attribute__((tls_model("initial-exec"))); /* for primitives */
+/* The number that a thread's ops were told last, valid until its closure ends; NULL: none was. */
+static __thread struct told {
+    const struct pool *pool;
+    uint32_t threads;
+    uint64_t since_ns;
+} told __attribute__((tls_model("initial-exec")));
+static __thread uint32_t asked __attribute__((tls_model("initial-exec"))); /* for the number */
 
 void tf_hooks_after_fork(void)
 {
     building = NULL;
     self = NULL;
+    told.pool = NULL;
 }
 
 /* ---- pools ---- */
@@ -267,6 +273,7 @@ TF_EXPORT void TF_MAYBE_GET_TASK(void *eigen, void *task)
     typedef void (*get_fn)(void *, void *);
     get_fn real = TF_REAL(get_fn, TF_MAYBE_GET_TASK);
 
+    told.pool = NULL;
     if (self)
         gate_pass(self);
     real(eigen, task);
@@ -281,6 +288,7 @@ TF_EXPORT void *TF_LOCAL_STEAL(void *ret_task, void *eigen)
     typedef void *(*steal_fn)(void *, void *);
     steal_fn real = TF_REAL(steal_fn, TF_LOCAL_STEAL);
 
+    told.pool = NULL;
     if (self && atomic_load_explicit(&tf.mode, memory_order_relaxed) == TF_STEAL)
         gate_pass(self);
     return real(ret_task, eigen);
@@ -295,6 +303,7 @@ TF_EXPORT bool TF_WAIT_FOR_WORK(void *eigen, void *waiter, void *task)
 
     if (!self)
         return real(eigen, waiter, task);
+    told.pool = NULL;
     if (__builtin_expect(!atomic_load_explicit(&tf.gate_seen, memory_order_relaxed), 0))
         atomic_store(&tf.gate_seen, true);
     gate_idle_enter(self);
@@ -315,16 +324,15 @@ TF_EXPORT bool TF_WAIT_FOR_WORK(void *eigen, void *waiter, void *task)
 }
 
 /*
- * oneDNN hands all pieces of an op to one thread, and waits, where one is active. The op's own
- * thread computes them instead, as it does in a program that was started with one thread: no thread
- * has to wake up for it, or to wait for a core. Others in TensorFlow do not give a first worker
- * alone.
+ * oneDNN hands all pieces of an op to the pool's first worker, and waits, where it was told one
+ * thread. The op's own thread computes them instead, as it does in a program that was started with
+ * one thread: no thread has to wake up for it, or to wait for a core. With more than one thread
+ * built, others in TensorFlow give nothing to the first worker alone.
  */
 static bool computes_itself(const struct pool *pool, int start, int limit)
 {
-    return pool && pool == cut_for && start == 0 && limit == 1 && self &&
-           self->gate != &pool->gate &&
-           atomic_load_explicit(&pool->shown, memory_order_relaxed) == 1;
+    return pool && pool == told.pool && told.threads == 1 && start == 0 && limit == 1 &&
+           pool->built > 1 && self && self->gate != &pool->gate;
 }
 
 TF_EXPORT void TF_SCHEDULE_WITH_HINT(void *eigen, struct stdfunction *function, int start,
@@ -358,11 +366,25 @@ TF_EXPORT int TF_PER_THREAD_MAX_PARALLELISM(void)
 }
 
 /*
- * Before each op TensorFlow asks here for how many threads oneDNN cuts its work. An op's primitive
- * is made when a thread comes to the op for the first time, and keeps the number of then: one made
- * for a single thread would stay serial after a grow. So where a policy moves the target, a
- * thread's first calls get the number that was built. Later ones get the active number, which
- * decides into how many closures the pieces go.
+ * An op's primitive of oneDNN is made when a thread comes to the op for the first time, and keeps
+ * as the number of its pieces what NumThreads() said then: made for a single thread it would stay
+ * serial after a grow. So where a policy moves the target, a thread's first calls get the number
+ * that was built. Later ones get the active number, which decides into how many closures the pieces
+ * go.
+ */
+static uint32_t threads_for_op(const struct pool *pool)
+{
+    if (self && asked < PRIMITIVES_CALLS) { /* others have no place to change the number again */
+        asked++;
+        return atomic_load_explicit(&pool->cut, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&pool->shown, memory_order_relaxed);
+}
+
+/*
+ * oneDNN and Eigen's contractions ask here. A contraction asks several times, and takes an array's
+ * size from one answer and indices into it from an earlier one: within a closure the number may
+ * only rise. Closures that run whole loops see a lower number a second later.
  *
  * tsl's NumThreads() always returns how many were built, because ops size arrays with it and index
  * them with a worker's id.
@@ -373,16 +395,18 @@ TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
     num_fn real = TF_REAL(num_fn, TF_EIGEN_NUM_THREADS);
     int stock = real(eigen);
     struct pool *pool = pool_of_eigen(eigen);
+    uint32_t threads;
 
     if (!pool || pool->class != POOL_INTRA)
         return stock;
-    cut_for = pool;
-    if (asked < PRIMITIVES_CALLS) {
-        asked++;
-        return (int)min_u32((uint32_t)stock,
-                            atomic_load_explicit(&pool->cut, memory_order_relaxed));
-    }
-    return (int)min_u32((uint32_t)stock, atomic_load_explicit(&pool->shown, memory_order_relaxed));
+    threads = min_u32((uint32_t)stock, threads_for_op(pool));
+    if (!self)
+        return (int)threads;
+    if (told.pool == pool && threads < told.threads && clock_now_ns() - told.since_ns < NS_PER_S)
+        return (int)told.threads;
+    if (told.pool != pool || threads != told.threads)
+        told = (struct told){.pool = pool, .threads = threads, .since_ns = clock_now_ns()};
+    return (int)threads;
 }
 
 TF_EXPORT int TF_THREADPOOL_NUM_THREADS(const void *owner)
