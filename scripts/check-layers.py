@@ -21,7 +21,7 @@ LAYERS = {
     "edge": ("base", "power", "host"),
     "unit": ("base", "power", "host", "edge"),
     "hub": ("base", "power", "host", "edge"),
-    "daemon": ("base", "proto", "policy", "power", "host"),
+    "daemon": ("base", "proto", "policy", "decider", "power", "host"),
     "sim": ("base", "policy", "decider"),
     "lib": ("base", "proto", "include", "agent/program_api.h"),
     "runc": ("base",),

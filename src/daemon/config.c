@@ -2,11 +2,13 @@
 #include "daemon/config.h"
 
 #include "base/cleanup.h"
+#include "base/moment.h"
 #include "base/size.h"
 #include "base/suggest.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/model.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/external.h"
 #include "daemon/record/history.h"
 #include "host/inifile.h"
 #include "host/power/sensors.h"
@@ -28,6 +30,9 @@
 #define BLANKS    " \t"
 #define HEARTBEAT "250"
 #define HISTORY   "64"
+#define DEADLINE  "50ms"
+
+#define DECIDER_DEADLINE_MAX_MS 1000
 
 #define IDLE_CORES "lend" /* docs/benchmarks.md, gain: better, or no difference shown */
 
@@ -48,7 +53,7 @@ static int set_policy(struct config *c, const char *value, struct error *err)
     struct error why = {0};
 
     c->policy = (struct policy_spec){0};
-    if (value && policy_spec_parse(value, &c->policy, &why) < 0)
+    if (value && external_parse(value, &c->policy, &why) < 0)
         return error_set(err, -EINVAL, "%s", why.text);
     return 0;
 }
@@ -281,6 +286,37 @@ static bool find_user(const char *name, uid_t *ret)
     return found;
 }
 
+static int set_decider(struct config *c, const char *value, struct error *err)
+{
+    value = value && strcmp(value, "none") != 0 ? value : "";
+    if (*value && (*value != '/' || strlen(value) >= sizeof(c->decider)))
+        return refuse(value, "the absolute path of a Unix socket, or none", err);
+    snprintf(c->decider, sizeof(c->decider), "%s", value);
+    return 0;
+}
+
+static int set_decider_deadline(struct config *c, const char *value, struct error *err)
+{
+    uint64_t ms;
+
+    if (moment_duration(value, &ms) < 0 || ms < 1 || ms > DECIDER_DEADLINE_MAX_MS)
+        return refuse(value, "a duration from 1ms to 1s", err);
+    c->decider_deadline_ms = (uint32_t)ms;
+    return 0;
+}
+
+static int set_decider_user(struct config *c, const char *value, struct error *err)
+{
+    uid_t uid = 0;
+
+    value = value && strcmp(value, "none") != 0 ? value : "";
+    if (*value && (strlen(value) >= sizeof(c->decider_user) || !find_user(value, &uid)))
+        return error_set(err, -EINVAL, "there is no user '%.60s' in /etc/passwd", value);
+    snprintf(c->decider_user, sizeof(c->decider_user), "%s", value);
+    c->decider_uid = uid;
+    return 0;
+}
+
 /* "alice:200 bob:50" */
 static int set_user_weights(struct config *c, const char *value, struct error *err)
 {
@@ -354,6 +390,9 @@ static const struct {
     int (*set)(struct config *c, const char *value, struct error *err);
 } keys[] = {
     {"policy", NULL, set_policy},
+    {"decider", NULL, set_decider},
+    {"decider-deadline", DEADLINE, set_decider_deadline},
+    {"decider-user", "none", set_decider_user},
     {"placement", "shared", set_placement},
     {"cpus", NULL, set_cpus},
     {"idle-cores", IDLE_CORES, set_idle_cores},
@@ -572,11 +611,13 @@ void config_print(const struct config *c, FILE *out)
     if (c->policy.policy)
         policy_spec_text(&c->policy, policy, sizeof(policy));
     cpuset_format(&c->cpus, cpus, sizeof(cpus));
-    fprintf(out,
-            "[" SECTION
-            "]\npolicy=%s\nplacement=%s\ncpus=%s\nidle-cores=%s\nheartbeat=%u\nengines=%s",
-            policy, placement_name(c->placement), cpus, c->lend_idle ? "lend" : "leave",
-            c->heartbeat_ms, c->engines_said && c->n_engines == 0 ? "none" : "");
+    fprintf(out, "[" SECTION "]\npolicy=%s\ndecider=%s\n", policy,
+            *c->decider ? c->decider : "none");
+    fprintf(out, "decider-deadline=%ums\ndecider-user=%s\n", c->decider_deadline_ms,
+            *c->decider_user ? c->decider_user : "none");
+    fprintf(out, "placement=%s\ncpus=%s\nidle-cores=%s\nheartbeat=%u\nengines=%s",
+            placement_name(c->placement), cpus, c->lend_idle ? "lend" : "leave", c->heartbeat_ms,
+            c->engines_said && c->n_engines == 0 ? "none" : "");
     for (unsigned i = 0; i < c->n_engines; i++)
         fprintf(out, "%s%s", i ? " " : "", c->engines[i]);
     fprintf(out, "\nadmin-group=%s\n", *c->admin_group ? c->admin_group : "none");

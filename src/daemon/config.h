@@ -44,9 +44,14 @@ struct config_user {
 };
 
 struct config {
-    struct policy_spec policy; /* its policy NULL: not configured */
-    struct cpuset cpus;        /* empty: all */
-    uint64_t memory_bytes;     /* for all jobs; 0: not counted; or CONFIG_MEMORY_MACHINE */
+    struct policy_spec policy;       /* its policy NULL: not configured */
+    char decider[CONFIG_SOCKET_MAX]; /* the socket of the policy `external`; empty: none */
+    char
+        decider_user[CONFIG_GROUP_MAX]; /* whose decider is taken besides root's; empty: nobody's */
+    uid_t decider_uid;
+    uint32_t decider_deadline_ms;
+    struct cpuset cpus;    /* empty: all */
+    uint64_t memory_bytes; /* for all jobs; 0: not counted; or CONFIG_MEMORY_MACHINE */
     uint32_t heartbeat_ms;
     uint32_t history_mib; /* 0: no history */
     enum placement placement;

@@ -19,6 +19,7 @@
 #include "daemon/peers/agent.h"
 #include "daemon/peers/control.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/external.h"
 #include "daemon/plan/idle.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/plan.h"
@@ -295,6 +296,8 @@ static int check_policy(struct daemon *d, const struct policy_spec *spec, struct
 {
     struct error why = {0};
 
+    if (external_check(d, spec, err) < 0)
+        return -ENODATA;
     if (!spec->policy->by_watts || cap_source_known(d, &why))
         return 0;
     return error_word(
@@ -355,6 +358,9 @@ static void reconfigure(struct daemon *d, const struct config *c)
                    "restarted");
     if (c->power_cap_uw != before.power_cap_uw || strcmp(c->power_model, before.power_model) != 0)
         power_caps_configure(d->power_caps);
+    if (strcmp(c->decider, before.decider) != 0 || c->decider_uid != before.decider_uid ||
+        strcmp(c->decider_user, before.decider_user) != 0)
+        external_configure(d->external);
     if (c->heartbeat_ms != before.heartbeat_ms)
         agent_welcome_all(d);
     if (!cpuset_equal(&c->cpus, &before.cpus) || c->engines_said != before.engines_said ||
@@ -448,6 +454,8 @@ static int add_sources(struct top *t)
         r = wake_new(d, e, &wake_handlers, &d->wake);
     if (r >= 0)
         r = plan_new(d, &d->plan);
+    if (r >= 0)
+        r = external_new(d, plan_make, &d->external);
     if (r >= 0)
         r = idle_new(d, &d->idle);
     if (r >= 0)
@@ -598,6 +606,7 @@ static void end(struct top *t)
     d->meter = meter_free(d->meter);
     d->guardian = guardian_free(d->guardian);
     d->job_groups = job_groups_free(d->job_groups);
+    d->external = external_free(d->external);
     d->decision = decision_free(d->decision);
     d->cgroup = cgroup_free(d->cgroup);
     d->chronicle = chronicle_free(d->chronicle);

@@ -43,6 +43,7 @@ struct containers;
 struct decision;
 struct energy_history;
 struct events;
+struct external;
 struct history;
 struct job_table;
 struct plan;
@@ -77,6 +78,7 @@ struct daemon {
     char weights_note[ERROR_TEXT_MAX]; /* why weights cannot be written */
     struct decision *decision;         /* the policy and its state */
     struct plan *plan;
+    struct external *external; /* NULL: a daemon of tests without a decider */
     struct idle *idle;
     struct guardian *guardian;
     struct job_groups *job_groups;

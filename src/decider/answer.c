@@ -177,7 +177,7 @@ int decider_read(const char *line, size_t size, const struct policy_snapshot *s,
         return error_set(err, -EBADMSG,
                          "no \"snapshot\" with a number, or no \"plan\" with a list");
     if ((uint64_t)json_integer_value(generation) != s->generation)
-        return error_set(err, -EBADMSG, "it answers snapshot %lld, not %llu",
+        return error_set(err, -ESTALE, "it answers snapshot %lld, not %llu",
                          (long long)json_integer_value(generation),
                          (unsigned long long)s->generation);
     r = read_plan(plan, s, cores, err);
@@ -198,7 +198,8 @@ static bool fits(const struct sum *sum)
     return sum->mcpu <= (sum->most > sum->least ? sum->most : sum->least);
 }
 
-static int check_job(const struct policy_job *job, int64_t cores, struct error *err)
+/* @partly: jobs may be left out. */
+static int check_job(const struct policy_job *job, int64_t cores, bool partly, struct error *err)
 {
     unsigned long long id = job->id;
     int64_t mcpu = cores * POLICY_CORE_MCPU;
@@ -206,48 +207,93 @@ static int check_job(const struct policy_job *job, int64_t cores, struct error *
     if (!has_choice(job))
         return cores == 0 ? 0 : error_set(err, -EBADMSG, "job %llu has no choice of cores now", id);
     if (cores == 0)
-        return error_set(err, -EBADMSG, "the plan leaves job %llu out", id);
+        return partly ? 0 : error_set(err, -EBADMSG, "the plan leaves job %llu out", id);
     if (mcpu < policy_job_least(job, POLICY_MCPU) || mcpu > policy_job_most(job, POLICY_MCPU))
         return error_set(err, -EBADMSG, "job %llu: %lld cores are outside of its min and max", id,
                          (long long)cores);
     return 0;
 }
 
-/* Checks jobs, users and the machine. @equal is what the policy of that name decided. */
-static int check(const struct policy_snapshot *s, const int64_t *cores,
-                 const struct policy_plan *equal, struct sum *users, struct error *err)
-{
-    struct sum all = {.most = policy_domain_capacity(s, 0, POLICY_MCPU)};
+/* All sums of a snapshot: @user has one for each user, or one where users are not counted. */
+struct sums {
+    struct sum all, *user;
+};
 
+static struct sum *sum_of_user(const struct sums *sums, const struct policy_snapshot *s, uint32_t i)
+{
+    return &sums->user[s->user_count ? s->jobs[i].user : 0];
+}
+
+/* Adds up @cores; jobs that they leave out count with their minimum. @equal: as in decider_keep. */
+static void add_up(const struct policy_snapshot *s, const int64_t *cores,
+                   const struct policy_plan *equal, struct sums *sums)
+{
+    sums->all = (struct sum){.most = policy_domain_capacity(s, 0, POLICY_MCPU)};
     for (uint32_t i = 0; i < s->job_count; i++) {
         const struct policy_job *job = &s->jobs[i];
         int64_t has = policy_decision_total(equal, i, POLICY_MCPU);
-        int64_t mcpu = has_choice(job) ? cores[i] * POLICY_CORE_MCPU : has;
         int64_t least = has_choice(job) ? policy_job_least(job, POLICY_MCPU) : has;
-        struct sum *user = &users[s->user_count ? job->user : 0];
-        int r = check_job(job, cores[i], err);
+        int64_t mcpu = cores[i] ? cores[i] * POLICY_CORE_MCPU : least;
+        struct sum *user = sum_of_user(sums, s, i);
 
-        if (r < 0)
-            return r;
-        all.mcpu += mcpu;
-        all.least += least;
+        sums->all.mcpu += mcpu;
+        sums->all.least += least;
         user->mcpu += mcpu;
         user->least += least;
         if (equal->decisions[i].user_mcpu) /* held jobs do not say it */
             user->most = equal->decisions[i].user_mcpu;
     }
-    if (!fits(&all))
+}
+
+static bool user_fits(const struct sum *user)
+{
+    return user->most == 0 || fits(user);
+}
+
+static int check_sums(const struct policy_snapshot *s, const struct sums *sums, struct error *err)
+{
+    if (!fits(&sums->all))
         return error_set(err, -EBADMSG, "%lld cores are more than the machine has",
-                         (long long)(all.mcpu / POLICY_CORE_MCPU));
+                         (long long)(sums->all.mcpu / POLICY_CORE_MCPU));
     for (uint32_t u = 0; u < s->user_count; u++)
-        if (users[u].most && !fits(&users[u]))
+        if (!user_fits(&sums->user[u]))
             return error_set(err, -EBADMSG, "user %llu would have %lld cores, beyond its share",
                              (unsigned long long)s->users[u].id,
-                             (long long)(users[u].mcpu / POLICY_CORE_MCPU));
+                             (long long)(sums->user[u].mcpu / POLICY_CORE_MCPU));
     return 0;
 }
 
-/* Decides with the bounds of each job that has a choice drawn together to its cores. */
+/* Checks jobs, users and the machine. @equal is what the policy of that name decided. */
+static int check(const struct policy_snapshot *s, const int64_t *cores, bool partly,
+                 const struct policy_plan *equal, struct sums *sums, struct error *err)
+{
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        int r = check_job(&s->jobs[i], cores[i], partly, err);
+
+        if (r < 0)
+            return r;
+    }
+    add_up(s, cores, equal, sums);
+    return check_sums(s, sums, err);
+}
+
+/* Checks the plan's own sums: jobs that the answer left out may have more than their minimum. */
+static int check_result(const struct policy_snapshot *s, const struct policy_plan *plan,
+                        struct sums *sums, struct error *err)
+{
+    sums->all.mcpu = 0;
+    for (uint32_t i = 0; i < s->job_count; i++)
+        sum_of_user(sums, s, i)->mcpu = 0;
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        int64_t mcpu = policy_decision_total(plan, i, POLICY_MCPU);
+
+        sums->all.mcpu += mcpu;
+        sum_of_user(sums, s, i)->mcpu += mcpu;
+    }
+    return check_sums(s, sums, err);
+}
+
+/* Decides with the bounds of each job that has cores in the answer drawn together to these. */
 static int decide_within(const struct policy_snapshot *s, const int64_t *cores,
                          struct policy_job *jobs, struct policy_plan *plan, struct error *err)
 {
@@ -256,7 +302,7 @@ static int decide_within(const struct policy_snapshot *s, const int64_t *cores,
 
     memcpy(jobs, s->jobs, s->job_count * sizeof(*jobs));
     for (uint32_t i = 0; i < s->job_count; i++)
-        if (has_choice(&jobs[i]))
+        if (cores[i])
             jobs[i].min.of[POLICY_MCPU] = jobs[i].max.of[POLICY_MCPU] = cores[i] * POLICY_CORE_MCPU;
     bound.jobs = jobs;
     r = policy_decide(decider_fallback(), &bound, plan);
@@ -264,7 +310,7 @@ static int decide_within(const struct policy_snapshot *s, const int64_t *cores,
         int64_t mcpu = policy_decision_total(plan, i, POLICY_MCPU);
 
         /* A waiting job may lack memory: then it does not run, whatever its cores. */
-        if (has_choice(&jobs[i]) && mcpu && mcpu != cores[i] * POLICY_CORE_MCPU)
+        if (cores[i] && mcpu && mcpu != cores[i] * POLICY_CORE_MCPU)
             r = error_set(err, -EBADMSG, "job %llu cannot have %lld cores beside the others",
                           (unsigned long long)jobs[i].id, (long long)cores[i]);
     }
@@ -273,11 +319,12 @@ static int decide_within(const struct policy_snapshot *s, const int64_t *cores,
     return r;
 }
 
-int decider_apply(const struct policy_snapshot *s, const int64_t *cores, struct policy_plan *plan,
-                  struct error *err)
+static int apply(const struct policy_snapshot *s, const int64_t *cores, bool partly,
+                 struct policy_plan *plan, struct error *err)
 {
     _cleanup_free_ struct policy_job *jobs = calloc(s->job_count + 1, sizeof(*jobs));
     _cleanup_free_ struct sum *users = calloc(s->user_count + 1, sizeof(*users));
+    struct sums sums = {.user = users};
     struct policy_snapshot plain = *s;
     int refused, r;
 
@@ -287,11 +334,116 @@ int decider_apply(const struct policy_snapshot *s, const int64_t *cores, struct 
     r = policy_decide(decider_fallback(), &plain, plan);
     if (r < 0 || !cores)
         return r;
-    refused = check(&plain, cores, plan, users, err);
+    refused = check(&plain, cores, partly, plan, &sums, err);
     if (refused == 0)
         refused = decide_within(&plain, cores, jobs, plan, err);
+    if (refused == 0)
+        refused = check_result(&plain, plan, &sums, err);
     if (refused == 0)
         return 0;
     r = policy_decide(decider_fallback(), &plain, plan);
     return r < 0 ? r : -EBADMSG;
+}
+
+int decider_apply(const struct policy_snapshot *s, const int64_t *cores, struct policy_plan *plan,
+                  struct error *err)
+{
+    return apply(s, cores, false, plan, err);
+}
+
+/* ---- an answer that stays in force ----------------------------------------------------------- */
+
+int decider_apply_kept(const struct policy_snapshot *s, const int64_t *cores,
+                       struct policy_plan *plan, struct error *err)
+{
+    return apply(s, cores, true, plan, err);
+}
+
+static int kept_by_id(const void *a, const void *b)
+{
+    uint64_t x = ((const struct decider_kept *)a)->id, y = ((const struct decider_kept *)b)->id;
+
+    return x < y ? -1 : x > y;
+}
+
+int decider_accept(const struct policy_snapshot *s, const int64_t *cores,
+                   struct decider_kept *ret_kept, struct error *err)
+{
+    int count = 0;
+
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        const struct policy_job *job = &s->jobs[i];
+        int r = check_job(job, cores[i], false, err);
+
+        if (r < 0)
+            return r;
+        if (cores[i])
+            ret_kept[count++] = (struct decider_kept){job->id, policy_job_least(job, POLICY_MCPU),
+                                                      policy_job_most(job, POLICY_MCPU), cores[i]};
+    }
+    qsort(ret_kept, (size_t)count, sizeof(*ret_kept), kept_by_id);
+    return count;
+}
+
+/* The job that gives up a core: one of a user who has too many, if there is such a user. */
+static int64_t *who_gives(const struct policy_snapshot *s, const struct sums *sums, int64_t *cores)
+{
+    bool users_fit = true;
+    int64_t *gives = NULL, most = -1;
+
+    for (uint32_t u = 0; u < s->user_count; u++)
+        users_fit &= user_fits(&sums->user[u]);
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        int64_t above =
+            (cores[i] - 1) * POLICY_CORE_MCPU - policy_job_least(&s->jobs[i], POLICY_MCPU);
+
+        if (cores[i] && above > most && (users_fit || !user_fits(sum_of_user(sums, s, i)))) {
+            most = above;
+            gives = &cores[i];
+        }
+    }
+    return gives;
+}
+
+/* Each pass takes one core, until all fits; else the answer is refused, and `equal` decides. */
+static int make_room(const struct policy_snapshot *s, const struct policy_plan *equal,
+                     int64_t *cores)
+{
+    _cleanup_free_ struct sum *users = calloc(s->user_count + 1, sizeof(*users));
+    struct sums sums = {.user = users};
+
+    while (users) {
+        int64_t *gives;
+
+        memset(users, 0, (s->user_count + 1) * sizeof(*users));
+        add_up(s, cores, equal, &sums);
+        gives = check_sums(s, &sums, NULL) < 0 ? who_gives(s, &sums, cores) : NULL;
+        if (!gives)
+            return 0;
+        --*gives;
+    }
+    return -ENOMEM;
+}
+
+int decider_keep(const struct policy_snapshot *s, const struct policy_plan *equal,
+                 const struct decider_kept *kept, size_t count, int64_t *ret_cores)
+{
+    bool complete = true;
+
+    for (uint32_t i = 0; i < s->job_count; i++) {
+        const struct policy_job *job = &s->jobs[i];
+        struct decider_kept key = {.id = job->id};
+        const struct decider_kept *k = NULL;
+
+        if (count && has_choice(job))
+            k = bsearch(&key, kept, count, sizeof(key), kept_by_id);
+        if (k && (k->least_mcpu != policy_job_least(job, POLICY_MCPU) ||
+                  k->most_mcpu != policy_job_most(job, POLICY_MCPU)))
+            k = NULL;
+        ret_cores[i] = k ? k->cores : 0;
+        complete &= k || !has_choice(job);
+    }
+    if (complete) /* as the decider wanted it, within its bounds or to be refused */
+        return 1;
+    return make_room(s, equal, ret_cores);
 }

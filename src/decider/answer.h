@@ -26,8 +26,8 @@ char *decider_question(const struct policy_snapshot *snapshot, const struct poli
 
 /*
  * Reads the answer of @size bytes, without its newline. *ret_cores has the cores of each job of the
- * snapshot; 0: the answer does not name it. Returns 0, or -EBADMSG with *err: it is no answer to
- * this question.
+ * snapshot; 0: the answer does not name it. Returns 0, -ESTALE (it answers another snapshot) or
+ * -EBADMSG, with *err.
  */
 int decider_read(const char *line, size_t size, const struct policy_snapshot *snapshot,
                  int64_t *ret_cores, struct error *err);
@@ -40,6 +40,41 @@ int decider_read(const char *line, size_t size, const struct policy_snapshot *sn
  */
 int decider_apply(const struct policy_snapshot *snapshot, const int64_t *cores,
                   struct policy_plan *plan, struct error *err);
+
+/* ---- an answer that stays in force, for daemons that do not wait for the next one ---- */
+
+/* A job of an accepted answer, which had a choice between these bounds. */
+struct decider_kept {
+    uint64_t id;
+    int64_t least_mcpu, most_mcpu;
+    int64_t cores;
+};
+
+/*
+ * Checks that @cores name each job of the snapshot that has a choice, within its bounds, and no
+ * other, and writes them as decider_keep() takes them; *ret_kept has room for all jobs. Returns
+ * their number, or -EBADMSG with *err.
+ */
+int decider_accept(const struct policy_snapshot *snapshot, const int64_t *cores,
+                   struct decider_kept *ret_kept, struct error *err);
+
+/*
+ * Fits an answer to a snapshot that came after its own: *ret_cores has the cores of
+ * each job that is still there, has a choice and has the bounds that it had; 0 for the others,
+ * which get at least their minimum. Where these leave no room for that, jobs of the answer give
+ * cores up, one by one, first the one that has most above its minimum; those of a user who has too
+ * many before the others. @equal is the plan of `equal` for the snapshot. Returns 1 if every job
+ * with a choice has the cores of the answer, 0 if not, -ENOMEM.
+ */
+int decider_keep(const struct policy_snapshot *snapshot, const struct policy_plan *equal,
+                 const struct decider_kept *kept, size_t count, int64_t *ret_cores);
+
+/*
+ * As decider_apply(), but jobs with a choice and 0 cores get what `equal` gives them beside the
+ * others.
+ */
+int decider_apply_kept(const struct policy_snapshot *snapshot, const int64_t *cores,
+                       struct policy_plan *plan, struct error *err);
 
 /* The policy that decides where the decider does not. */
 const struct policy *decider_fallback(void);

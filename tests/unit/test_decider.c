@@ -22,6 +22,7 @@ struct fixture {
     struct policy_domain_use use;
     struct policy_plan plan;
     struct error err;
+    int refused;
 };
 
 static void set_up(struct fixture *f)
@@ -98,6 +99,7 @@ static void a_plan_within_all_bounds_is_taken(void **state)
 
 static void a_wrong_answer_is_refused_whole_and_equal_decides(void **state)
 {
+    enum { STALE = 2 };
     static const struct {
         const char *line, *why;
     } rows[] = {
@@ -128,7 +130,7 @@ static void a_wrong_answer_is_refused_whole_and_equal_decides(void **state)
     set_up(&f);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         f.err.text[0] = '\0';
-        assert_int_equal(answer(&f, rows[i].line), -EBADMSG);
+        assert_int_equal(answer(&f, rows[i].line), i == STALE ? -ESTALE : -EBADMSG);
         if (!strstr(f.err.text, rows[i].why))
             fail_msg("%s: %s", rows[i].line, f.err.text);
         expect_cores(&f, 2, 2, 2, 2);
@@ -156,11 +158,114 @@ static void a_question_is_one_line_with_the_bounds_of_an_answer(void **state)
     tear_down(&f);
 }
 
+/* ---- an answer that stays in force ---- */
+
+/* Decides by @kept, as a daemon does. Returns what decider_keep() says. */
+static int decide_by(struct fixture *f, const struct decider_kept *kept, size_t count)
+{
+    int64_t cores[JOBS];
+    int complete, r;
+
+    assert_int_equal(decider_apply(&f->s, NULL, &f->plan, &f->err), 0);
+    complete = decider_keep(&f->s, &f->plan, kept, count, cores);
+    r = decider_apply_kept(&f->s, cores, &f->plan, &f->err);
+    assert_true(r == 0 || r == -EBADMSG);
+    f->refused += r != 0;
+    assert_int_equal(policy_plan_check(&f->s, &f->plan, NULL), 0);
+    return complete;
+}
+
+static void an_answer_stays_in_force_for_jobs_that_stay_as_they_are(void **state)
+{
+    const int64_t cores[JOBS] = {3, 1, 1, 0};
+    struct decider_kept kept[JOBS];
+    struct fixture f;
+
+    set_up(&f);
+    assert_int_equal(decider_accept(&f.s, cores, kept, &f.err), 3);
+    f.s.generation++;
+    assert_int_equal(decide_by(&f, kept, 3), 1);
+    expect_cores(&f, 3, 1, 1, 2);
+    f.jobs[1].max.of[POLICY_MCPU] = 1000; /* equal decides on it anew */
+    assert_int_equal(decide_by(&f, kept, 3), 0);
+    expect_cores(&f, 3, 1, 1, 2);
+    f.jobs[2].id = 9; /* job 3 has left, another one has come */
+    f.jobs[2].max.of[POLICY_MCPU] = 4000;
+    assert_int_equal(decide_by(&f, kept, 3), 0);
+    expect_cores(&f, 3, 1, 2, 2);
+    tear_down(&f);
+}
+
+static void an_answer_makes_room_for_those_who_come(void **state)
+{
+    const struct decider_kept kept[] = {{1, 1000, POLICY_UNLIMITED, 4}};
+    struct fixture f;
+
+    set_up(&f);
+    f.jobs[0].max.of[POLICY_MCPU] = POLICY_UNLIMITED;
+    assert_int_equal(policy_job_most(&f.jobs[0], POLICY_MCPU), kept[0].most_mcpu);
+    assert_int_equal(decide_by(&f, kept, 1), 0);
+    expect_cores(&f, 3, 1, 2, 2); /* its user has four cores */
+    tear_down(&f);
+}
+
+static void an_answer_names_every_job_that_has_a_choice(void **state)
+{
+    const int64_t cores[JOBS] = {3, 0, 1, 0};
+    struct decider_kept kept[JOBS];
+    struct fixture f;
+
+    set_up(&f);
+    assert_int_equal(decider_accept(&f.s, cores, kept, &f.err), -EBADMSG);
+    assert_non_null(strstr(f.err.text, "leaves job 2 out"));
+    tear_down(&f);
+}
+
+/* There is room for all minima. */
+static void no_kept_answer_exceeds_the_cores_or_a_share(void **state)
+{
+    struct fixture f;
+
+    srand(7);
+    set_up(&f);
+    for (int round = 0; round < 3000; round++) {
+        struct decider_kept kept[JOBS];
+        size_t count = 0;
+        int64_t total = 0, shares[2] = {0};
+
+        for (uint32_t i = 0; i < JOBS; i++) {
+            f.jobs[i].max.of[POLICY_MCPU] = (1 + rand() % 8) * 1000;
+            if (rand() % 3)
+                kept[count++] =
+                    (struct decider_kept){i + 1, policy_job_least(&f.jobs[i], POLICY_MCPU),
+                                          policy_job_most(&f.jobs[i], POLICY_MCPU),
+                                          1 + rand() % (f.jobs[i].max.of[POLICY_MCPU] / 1000)};
+        }
+        policy_machine_init(&f.root, (6 + rand() % 5) * 1000, 0);
+        decide_by(&f, kept, count);
+        for (uint32_t i = 0; i < JOBS; i++) {
+            total += policy_decision_total(&f.plan, i, POLICY_MCPU);
+            shares[i / 2] += policy_decision_total(&f.plan, i, POLICY_MCPU);
+        }
+        assert_true(total <= policy_domain_capacity(&f.s, 0, POLICY_MCPU));
+        assert_int_equal(decider_apply(&f.s, NULL, &f.plan, &f.err), 0);
+        for (uint32_t i = 0; i < JOBS; i++)
+            if (f.plan.decisions[i].user_mcpu)
+                assert_true(shares[i / 2] <= f.plan.decisions[i].user_mcpu);
+    }
+    assert_in_range(f.refused, 1, 1500); /* most are kept, those named too many are not */
+    tear_down(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_within_all_bounds_is_taken),
         cmocka_unit_test(a_wrong_answer_is_refused_whole_and_equal_decides),
+        cmocka_unit_test(an_answer_stays_in_force_for_jobs_that_stay_as_they_are),
+        cmocka_unit_test(an_answer_makes_room_for_those_who_come),
+        cmocka_unit_test(an_answer_names_every_job_that_has_a_choice),
+        cmocka_unit_test(no_kept_answer_exceeds_the_cores_or_a_share),
         cmocka_unit_test(a_question_is_one_line_with_the_bounds_of_an_answer),
     };
 

@@ -57,6 +57,13 @@ static const char *mark(const json_t *answer, const char *name)
     return strcmp(member_text(answer, "name"), name) == 0 ? "*" : " ";
 }
 
+/* How the program fares that decides under the policy `external`. */
+static void print_external(const json_t *answer)
+{
+    if (*member_text(answer, "external"))
+        printf("external: %s\n", member_text(answer, "external"));
+}
+
 static void print_policies(const json_t *answer)
 {
     const json_t *policy;
@@ -71,6 +78,7 @@ static void print_policies(const json_t *answer)
         printf("\nIn force: %s\n", member_text(answer, "policy"));
     else
         printf("\nNo daemon runs, so no policy is in force.\n");
+    print_external(answer);
 }
 
 /* "strict, always-attend, max-prop", or "0 … 24h", or "0 or more" */
@@ -109,6 +117,8 @@ static void print_policy(const json_t *answer, const json_t *policy)
     printf("%s: %s\n", name, member_text(policy, "brief"));
     if (*mark(answer, name) == '*')
         printf("In force as %s\n", member_text(answer, "policy"));
+    if (*mark(answer, name) == '*')
+        print_external(answer);
     if (json_array_size(params) == 0)
         printf("\nThis policy has no parameters.\n");
     json_array_foreach (params, i, param)

@@ -279,6 +279,8 @@ static int explain_run(int argc, char **argv)
     if (json)
         return api_print(history);
     print_now(job);
+    if (*member_text(history, "external"))
+        printf("  external: %s\n", member_text(history, "external"));
     print_bounds(job);
     print_latency(json_object_get(job, "latency"));
     if (!job_text_waits(job))

@@ -11,6 +11,7 @@
 #include "daemon/job/job.h"
 #include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
+#include "daemon/plan/external.h"
 #include "daemon/plan/promises.h"
 #include "daemon/record/shown.h"
 #include "daemon/record/store.h"
@@ -278,6 +279,15 @@ static json_t *view_speedup(const struct job *j)
                      "earlier", earlier_of(s), "resize_us", (double)speed_resize_ns(j) / 1000);
 }
 
+/* How the policy `external` fares; null under another one. */
+static json_t *view_external(const struct daemon *d)
+{
+    char text[EXTERNAL_TEXT_MAX];
+
+    external_text(d->external, text);
+    return *text ? shown_text(text) : json_null();
+}
+
 json_t *view_changes(const struct job *j)
 {
     json_t *list = json_array();
@@ -291,8 +301,8 @@ json_t *view_changes(const struct job *j)
                             (int)c->from, "to", (int)c->to, "cores", c->cores, "reason",
                             shown_text(c->reason), "latency_us", (double)c->latency_ns / 1000));
     }
-    return json_pack("{s:s,s:s,s:o,s:o}", "id", j->id, "name", j->name, "changes", list, "speedup",
-                     view_speedup(j));
+    return json_pack("{s:s,s:s,s:o,s:o,s:o}", "id", j->id, "name", j->name, "external",
+                     view_external(j->daemon), "changes", list, "speedup", view_speedup(j));
 }
 
 /* ---- what ran ---- */
@@ -454,7 +464,11 @@ json_t *view_policy(const struct daemon *d)
         json_array_append_new(
             list, json_pack("{s:s,s:s,s:o}", "name", p->name, "brief", p->brief, "params",
                             view_params(p, p == spec->policy ? spec->params : NULL)));
+    p = external_policy();
+    if (*d->config.decider)
+        json_array_append_new(list, json_pack("{s:s,s:s,s:o}", "name", p->name, "brief", p->brief,
+                                              "params", view_params(p, NULL)));
     policy_spec_text(spec, choice, sizeof(choice));
-    return json_pack("{s:s,s:s,s:o}", "name", spec->policy->name, "policy", choice, "policies",
-                     list);
+    return json_pack("{s:s,s:s,s:o,s:o}", "name", spec->policy->name, "policy", choice, "external",
+                     view_external(d), "policies", list);
 }

@@ -39,6 +39,19 @@ bool admission_preemptible(const struct job *j, const char **ret_why)
 
 /* ---- for the policy ---- */
 
+/* A deadline before the boot becomes 1; POLICY_NEVER stands for no deadline. */
+static uint64_t deadline_of(const struct job *j, uint64_t now)
+{
+    int64_t left_ms = (int64_t)(j->asked.attributes.deadline_ms - clock_real_ms());
+    uint64_t ago_ns = left_ms < 0 ? (uint64_t)-left_ms * NS_PER_MS : 0;
+
+    if (j->asked.attributes.deadline_ms == 0)
+        return POLICY_NEVER;
+    if (left_ms >= 0)
+        return now + (uint64_t)left_ms * NS_PER_MS;
+    return ago_ns < now ? now - ago_ns : 1;
+}
+
 void admission_describe(const struct job *j, uint64_t now, struct policy_job *ret)
 {
     const struct admission *a = &j->admission;
@@ -53,6 +66,7 @@ void admission_describe(const struct job *j, uint64_t now, struct policy_job *re
     else
         ret->state = a->held ? POLICY_HELD : POLICY_QUEUED;
     ret->start_ns = a->begun_ns;
+    ret->deadline_ns = deadline_of(j, now);
     ret->run_ns = a->run_ns + (running ? here : 0);
     ret->wait_ns = a->wait_ns + (running ? 0 : here);
     ret->preemptible = admission_preemptible(j, &why);

@@ -40,7 +40,8 @@ struct admission {
 /* A new job: a @submitted one waits, any other runs. */
 void admission_init(struct job *j, bool submitted, uint64_t now);
 
-/* Fills in the snapshot's members on whether the job runs, since when, and may be paused. */
+/* Fills in the snapshot's members on whether the job runs, since and until when, and may be paused.
+ */
 void admission_describe(const struct job *j, uint64_t now, struct policy_job *ret);
 
 /* Whether a plan's verb (enum policy_verb) fits the job; takes up the verb and the cores. */

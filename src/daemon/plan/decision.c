@@ -9,6 +9,7 @@
 #include "daemon/job/apportion.h"
 #include "daemon/job/confine.h"
 #include "daemon/plan/beyond.h"
+#include "daemon/plan/external.h"
 #include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/promises.h"
@@ -55,8 +56,10 @@ int decision_parse_policy(const struct daemon *d, const char *text, struct polic
 {
     struct policy_spec spec;
     struct error why = {0};
-    int r = policy_spec_parse(text, &spec, err);
+    int r = external_parse(text, &spec, err);
 
+    if (r == 0)
+        r = external_check(d, &spec, err);
     if (r < 0)
         return r;
     if (spec.policy->by_watts && !cap_source_known(d, &why))
@@ -144,7 +147,7 @@ static int reserve_plan(struct decision *d, const struct policy_snapshot *s)
 {
     struct policy_room room;
 
-    policy_room(d->spec.policy, s, &room);
+    policy_room(external_rule(d->spec.policy), s, &room);
     if (room.amounts > d->amount_room) {
         if (grow(&d->amounts, room.amounts * sizeof(*d->amounts)) < 0)
             return -ENOMEM;
@@ -251,26 +254,12 @@ static uint32_t most_cores(const struct job *j, uint32_t machine, uint64_t now)
     return most ? most : 1;
 }
 
-/* A deadline before the boot becomes 1; POLICY_NEVER stands for no deadline. */
-static uint64_t deadline_of(const struct job *j, uint64_t now)
-{
-    int64_t left_ms = (int64_t)(j->asked.attributes.deadline_ms - clock_real_ms());
-    uint64_t ago_ns = left_ms < 0 ? (uint64_t)-left_ms * NS_PER_MS : 0;
-
-    if (j->asked.attributes.deadline_ms == 0)
-        return POLICY_NEVER;
-    if (left_ms >= 0)
-        return now + (uint64_t)left_ms * NS_PER_MS;
-    return ago_ns < now ? now - ago_ns : 1;
-}
-
 static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret)
 {
     ret->weight = j->asked.attributes.weight;
     ret->priority = j->asked.attributes.priority;
     ret->class = j->asked.attributes.class;
     ret->request.of[POLICY_MCPU] = (int64_t)j->asked.attributes.request * POLICY_CORE_MCPU;
-    ret->deadline_ns = deadline_of(j, now);
     ret->arrival_ns = j->created_ns;
     admission_describe(j, now, ret);
     if (is_measured(j, now))
@@ -496,12 +485,14 @@ static int check_verbs(const struct decision *d, uint32_t count, struct error *e
     return 0;
 }
 
-static int decide(const struct decision *d, const struct policy_snapshot *s,
+static int decide(const struct daemon *daemon, const struct policy_snapshot *s,
                   struct policy_plan *plan, struct error *err)
 {
+    const struct decision *d = daemon->decision;
     struct policy_fault fault;
     char text[POLICY_TEXT_MAX];
-    int r = policy_decide(d->spec.policy, s, plan);
+    int r = d->spec.policy == external_policy() ? external_decide(daemon->external, s, plan)
+                                                : policy_decide(d->spec.policy, s, plan);
 
     if (r == 0)
         return check_verbs(d, s->job_count, err);
@@ -530,7 +521,7 @@ static void explain_cap(struct job *j)
 }
 
 /* Replaces a job's id in a reason by its name, which people know. */
-static void explain(struct job *j, const struct policy_reason *reason)
+static void explain(struct job *j, const struct policy_reason *reason, uint32_t share)
 {
     const struct job *other = NULL;
     uint64_t id;
@@ -539,6 +530,7 @@ static void explain(struct job *j, const struct policy_reason *reason)
         other = job_of_number(j->daemon, id);
     policy_reason_text(reason, other ? other->name : NULL, j->wanted.reason,
                        sizeof(j->wanted.reason));
+    external_explain(j->daemon->external, j->number, share, j->wanted.reason);
     explain_cap(j);
     promises_explain(j, decision_keeps_idle(j->daemon));
 }
@@ -564,7 +556,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
                                      : "no agent reports: its share is the %u core%s that it uses",
                  share, share == 1 ? "" : "s");
     else
-        explain(j, &decision->reason);
+        explain(j, &decision->reason, share);
     return loans_cut(j, &decision->reason, now);
 }
 
@@ -615,6 +607,7 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     struct policy_plan plan = {0};
     int r, cut = 0;
 
+    external_begin(daemon->external, d->spec.policy);
     fill_snapshot(daemon, now, at_once);
     r = reserve_plan(d, s);
     if (r < 0)
@@ -627,7 +620,7 @@ static int decide_once(struct daemon *daemon, uint64_t now, bool at_once, struct
     plan.scratch_room = d->scratch_room;
     plan.state_out = d->state_out;
     plan.state_room = d->state_room;
-    r = decide(d, s, &plan, err);
+    r = decide(daemon, s, &plan, err);
     if (r < 0)
         return r;
     for (uint32_t i = 0; i < s->job_count; i++)
@@ -694,7 +687,10 @@ int decision_worth(const struct daemon *daemon, uint32_t cores, uint64_t *ret)
     return 0;
 }
 
-/* Writes the cores that the policy gives each job of the last decision, resizes counted as free. */
+/*
+ * Writes the cores that the policy gives each job of the last decision, resizes counted as free. A
+ * decider is not asked: that would take time.
+ */
 static int cores_under(const struct decision *d, uint64_t cap_uw, uint32_t *ret)
 {
     struct policy_domain root = d->root;
@@ -711,7 +707,7 @@ static int cores_under(const struct decision *d, uint64_t cap_uw, uint32_t *ret)
     s.at_once = true;
     s.state = d->state_size ? d->state : NULL;
     s.state_size = d->state_size;
-    policy_room(d->spec.policy, &s, &room);
+    policy_room(external_rule(d->spec.policy), &s, &room);
     amounts = calloc(room.amounts + 1, sizeof(*d->amounts));
     scratch = calloc(1, room.scratch_bytes + 1);
     state = calloc(1, room.state_bytes + 1);
@@ -725,7 +721,7 @@ static int cores_under(const struct decision *d, uint64_t cap_uw, uint32_t *ret)
                                 .scratch_room = room.scratch_bytes,
                                 .state_out = state,
                                 .state_room = room.state_bytes};
-    r = policy_decide(d->spec.policy, &s, &plan);
+    r = policy_decide(external_rule(d->spec.policy), &s, &plan);
     for (uint32_t i = 0; r == 0 && i < d->count; i++)
         ret[i] = (uint32_t)(policy_decision_total(&plan, i, POLICY_MCPU) / POLICY_CORE_MCPU);
     return r;
@@ -758,7 +754,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     struct decision *d = daemon->decision;
     int r = reserve_jobs(d, daemon->jobs->n);
 
-    d->count = 0; /* what it described may have moved */
+    d->count = d->snapshot.job_count = 0; /* what it described may have moved */
     if (r == 0)
         r = reserve_tables(d, (size_t)daemon->jobs->n * 2 * cpuset_count(&daemon->cpus));
     if (r < 0)
@@ -796,5 +792,6 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     }
     promises_weigh(daemon);
     backstop_divide(daemon->backstop);
+    external_decided(daemon->external, &d->snapshot);
     return 0;
 }
