@@ -38,3 +38,10 @@ __all__ = [
     "state",
 ]
 __version__ = "0.9.0"
+
+
+def load_ipython_extension(shell):
+    """``%load_ext threadtide`` in a notebook: the line magic ``%tide``."""
+    from threadtide import kernel
+
+    kernel.load_ipython_extension(shell)
