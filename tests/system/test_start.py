@@ -78,7 +78,7 @@ def test_convolutions_that_began_on_one_thread_are_shared_out_after_a_grow(pytho
         return inter / max(1, intra)
 
     def begin(threads):
-        program = start(python, daemon, BUILT, TIDE_MAX=BUILT)
+        program = start(python, daemon, BUILT, TIDE_MAX=BUILT, TF_ENABLE_ONEDNN_OPTS=1)  # also on older processors
         agent = connected(program)
         agent.set(threads)
         program.call("model", name="cnn")
