@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FIRST_ROOM 4096
+
 static const char *const state_names[] = {"waiting", "held", "running", "paused"};
 static const char *const malleability_names[] = {"rigid", "moldable", "malleable"};
 
@@ -101,6 +103,23 @@ char *decider_question(const struct policy_snapshot *s, const struct policy_plan
 }
 
 /* ---- answer ---------------------------------------------------------------------------------- */
+
+int decider_make_room(char **line, size_t *room, size_t used)
+{
+    size_t more = *room ? 2 * *room : FIRST_ROOM;
+    char *longer;
+
+    if (used < *room)
+        return 0;
+    if (*room >= DECIDER_LINE_MAX)
+        return -EMSGSIZE;
+    longer = realloc(*line, more);
+    if (!longer)
+        return -ENOMEM;
+    *line = longer;
+    *room = more;
+    return 0;
+}
 
 /* One lookup for each job of an answer: thousands of jobs would make a walk slow. */
 struct place {

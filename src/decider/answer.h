@@ -18,6 +18,9 @@
 #define DECIDER_VERSION  1
 #define DECIDER_LINE_MAX (4u << 20) /* bytes of an answer */
 
+/* Grows the buffer *line of *room bytes if all are @used. Returns 0, -EMSGSIZE or -ENOMEM. */
+int decider_make_room(char **line, size_t *room, size_t used);
+
 /*
  * The question: one line with its newline, allocated; NULL: out of memory. @equal is the plan of
  * `equal` for the snapshot: it says how many cores each user may have.

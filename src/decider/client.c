@@ -12,8 +12,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define FIRST_ROOM 4096
-
 static void hang_up(struct decider_client *c)
 {
     if (c->fd >= 0)
@@ -88,30 +86,13 @@ static int send_all(const struct decider_client *c, const char *text, uint64_t e
     return 0;
 }
 
-static int make_room(struct decider_client *c, size_t used)
-{
-    size_t room = c->room ? 2 * c->room : FIRST_ROOM;
-    char *line;
-
-    if (used < c->room)
-        return 0;
-    if (c->room >= DECIDER_LINE_MAX)
-        return -EMSGSIZE;
-    line = realloc(c->line, room);
-    if (!line)
-        return -ENOMEM;
-    c->line = line;
-    c->room = room;
-    return 0;
-}
-
 /* Receives one line. What follows it unasked ends the connection. */
 static int receive_line(struct decider_client *c, uint64_t end_ns, size_t *ret_size)
 {
     size_t used = 0;
 
     for (;;) {
-        int r = make_room(c, used);
+        int r = decider_make_room(&c->line, &c->room, used);
         const char *newline;
         ssize_t n;
 

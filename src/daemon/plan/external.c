@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define RETRY_US     1000000ull
-#define FIRST_ROOM   4096
 #define READ_MOST    65536 /* bytes between two looks at the daemon's other sockets */
 #define UNASKED_MOST 64    /* lines in a row that answer nothing */
 
@@ -368,23 +367,6 @@ static bool take_line(struct external *e, size_t size)
     return true;
 }
 
-static int make_space(struct external *e)
-{
-    size_t room = e->room ? 2 * e->room : FIRST_ROOM;
-    char *line;
-
-    if (e->used < e->room)
-        return 0;
-    if (e->room >= DECIDER_LINE_MAX)
-        return -EMSGSIZE;
-    line = realloc(e->line, room);
-    if (!line)
-        return -ENOMEM;
-    e->line = line;
-    e->room = room;
-    return 0;
-}
-
 /* Takes all complete lines; a decision by one may end the connection, and empties `used`. */
 static const char *take_lines(struct external *e, size_t from)
 {
@@ -407,7 +389,7 @@ static const char *take_lines(struct external *e, size_t from)
 static const char *receive(struct external *e)
 {
     for (size_t total = 0; total < READ_MOST;) {
-        int r = make_space(e);
+        int r = decider_make_room(&e->line, &e->room, e->used);
         size_t from = e->used;
         const char *why;
         ssize_t n;
