@@ -89,11 +89,10 @@ struct process {
     bool later;    /* acknowledged for a pool that does not exist yet */
     bool unsent;   /* its socket was full: send when it drains */
 
-    bool outside; /* outside of its job's container */
-    bool leads;   /* the job was registered with it: gives the job's exit status */
-    bool calls;   /* its agent knows that calls of runtimes are wanted as requests … */
-    bool moves;   /* … and that a policy chooses its targets */
-    bool beat;    /* it has reported the fields below */
+    bool outside;      /* outside of its job's container */
+    bool leads;        /* the job was registered with it: gives the job's exit status */
+    uint32_t features; /* enum proto_feature that its agent was told; 0: none yet */
+    bool beat;         /* it has reported the fields below */
     enum proto_source source;
     uint32_t target, active, allowed_mcpu;
     uint64_t tasks, progress_done, progress_total;

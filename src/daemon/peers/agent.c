@@ -81,29 +81,27 @@ static bool wants_calls(const struct job *j)
     return j->asked.attributes.slo_us > 0 && !told;
 }
 
-/* A policy chooses the job's targets: they will change. */
-static bool is_moved(const struct job *j)
+/* The daemon's features, and what holds for the job at present. */
+static uint32_t features_of(const struct job *j)
 {
-    return j->asked.pinned.intra == 0;
+    return PROTO_FEATURES | (wants_calls(j) ? PROTO_FEATURE_CALLS : 0) |
+           (j->asked.pinned.intra == 0 ? PROTO_FEATURE_MOVES : 0);
 }
 
 static void send_welcome(struct connection *connection, const struct job *j)
 {
-    bool calls = wants_calls(j), moves = is_moved(j);
+    uint32_t features = features_of(j);
     union proto_message m;
 
-    proto_init(&m, PROTO_WELCOME,
-               PROTO_FEATURES | (calls ? PROTO_FEATURE_CALLS : 0) |
-                   (moves ? PROTO_FEATURE_MOVES : 0));
+    proto_init(&m, PROTO_WELCOME, features);
     m.welcome.epoch = connection->daemon->epoch;
     m.welcome.lease_ms = DAEMON_LEASE_MS;
     m.welcome.heartbeat_ms = connection->daemon->heartbeat_ms;
     memcpy(m.welcome.job_id, j->id, sizeof(m.welcome.job_id));
     memcpy(m.welcome.job_name, j->name, sizeof(m.welcome.job_name));
-    connection->process->calls = calls;
-    connection->process->moves = moves;
     if (connection_send(connection, &m) == -EAGAIN)
-        connection->process->calls = !calls; /* again at the next heartbeat */
+        features = 0; /* again at the next heartbeat */
+    connection->process->features = features;
 }
 
 /* An agent starts over after exec or a lost connection: its earlier reports are void. */
@@ -266,7 +264,7 @@ static void on_heartbeat(struct process *p, const struct proto_heartbeat *m)
     speed_heartbeat(p->job, now);
     apportion_heartbeat(p, now);
     send_lease(p);
-    if (p->connection && (p->calls != wants_calls(p->job) || p->moves != is_moved(p->job)))
+    if (p->connection && p->features != features_of(p->job))
         send_welcome(p->connection, p->job);
     if (p->source == PROTO_SOURCE_LIMIT && p->sent.intra)
         command_again(p, now);
