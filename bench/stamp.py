@@ -64,8 +64,8 @@ def programs(name):
 def hash_of(build, parts):
     total = hashlib.sha256()
     for part in parts:
-        source = ROOT / part if part == PYTHON_PACKAGE or part.endswith(".py") else None
-        for path in sorted(source.rglob("*.py")) if part == PYTHON_PACKAGE else [source or build / part]:
+        where = (ROOT if part == PYTHON_PACKAGE or part.endswith(".py") else build) / part
+        for path in sorted(where.rglob("*.py")) if part == PYTHON_PACKAGE else [where]:
             total.update(stripped(path))
     return total.hexdigest()[:16]
 

@@ -43,13 +43,13 @@ def command(words, tide):
 
 
 def launch(words):
-    words = command(words, program())
-    try:
-        os.execv(words[0], words)
-    except OSError as why:
-        print(f"threadtide: the kernel runs, but not as a job: {words[0]}: {why.strerror}", file=sys.stderr)
-        words = command(words[words.index("ipykernel_launcher") + 1:], None)
-        os.execv(words[0], words)
+    tide, alone = program(), command(words, None)
+    if tide:
+        try:
+            os.execv(tide, command(words, tide))
+        except OSError as why:
+            print(f"threadtide: the kernel runs, but not as a job: {tide}: {why.strerror}", file=sys.stderr)
+    os.execv(alone[0], alone)
 
 
 # ---- the kernel's specification ----
