@@ -18,6 +18,10 @@ PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by
 Up to five failed tests of a suite of pytest or meson, wherever it runs, are run a second time, by themselves:
 whoever passes then counts as passed and as flaky, a fault to be mended. What failed and what is flaky is
 named once more at the end, where a log that is cut still shows it.
+
+Two kinds of trouble are none of the tests'. A core on which the kernel ran nothing for a while (seen: 230 s, Linux
+6.18) is named, and of the suites that ran meanwhile more tests get a second try. A virtual machine that falls silent
+is started a second time.
 """
 import argparse
 import collections.abc
@@ -41,7 +45,10 @@ CANNOT_RUN = 77
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
 REASON_MAX = 240    # characters of why a test was not good at its first try
-SECOND_TRY_MAX = 5  # tests of a suite that get a second try
+SECOND_TRY_MAX = 5  # tests of a suite that get a second try …
+SECOND_TRY_STALLED_MAX = 60  # … and after a core has stood still
+SECOND_TRY_STALLED_S = 900
+STALL_S = 20        # how late a process that sleeps for a second wakes up on a core that stands still
 IDLE_PLACES = 2     # phases of the lowest priority side by side
 IDLE_LIMIT_S = 4500  # for one of these: it gets what others leave, on a busy machine nothing for long
 # For bash. The kernel compares the niceness of processes inside a session only where it groups processes by their
@@ -118,6 +125,11 @@ def reason_of(case):
 
 def pytest_results(file):
     """Results of pytest, and of its second try, see suite_phase()."""
+    again = second_try(file)
+    if not file.exists() and again.exists():
+        found = pytest_results(again)
+        found.flaky += ("as a whole",)
+        return found
     found, reasons = Results(), {}
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
@@ -130,8 +142,7 @@ def pytest_results(file):
                 found.skipped += 1
             else:
                 found.passed += 1
-    again = second_try(file)
-    if again.exists() and found.failed <= SECOND_TRY_MAX:
+    if again.exists():
         second = pytest_results(again)
         found.flaky = tuple(f"{name} ({reasons[name]})" for name in found.names if name not in second.names)
         found.passed += second.passed
@@ -188,6 +199,7 @@ class Phase:
     quiet: bool = False     # alone, and idle phases pause: it measures what the whole machine does
     limit_s: int = 600
     again: collections.abc.Callable | None = None  # of a suite of pytest: the command that tries these tests again
+    again_whole: bool = False  # a suite that left no report is tried again, too: again(()) is its command
     again_s: int = 300      # its limit
 
 
@@ -221,7 +233,7 @@ def unit_phase(name, prefix="", options="", **more):
 def suite_phase(name, command, tests, needs, file, **more):
     """pytest; @command makes the command from what to test and from the report's file."""
     return Phase(name, command(tests, file), needs, (pytest_results, file, file),
-                 again=lambda failed: command(" ".join(map(shlex.quote, failed)), second_try(file)), **more)
+                 again=lambda failed: command(" ".join(map(shlex.quote, failed)) or tests, second_try(file)), **more)
 
 
 def pytest_phase(folder, needs, workers, **more):
@@ -252,11 +264,12 @@ def machine_phase(name, options, tests, image="machine"):
         results = file.with_suffix("")
         return f"""
             status=0
-            tests/cluster/vm.py {options} --results {results} {OUT}/{image} \
+            tests/cluster/vm.py {options} --silence 240 --results {results} {OUT}/{image} \
                 {shlex.quote(f"tests/cluster/inside.sh {what}")} || status=$?
             mv {results}/junit.xml {file} || true
             exit $status"""
-    return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, limit_s=700, again_s=650)
+    return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, limit_s=700, again_s=650,
+                       again_whole=True)
 
 
 # Learns what a load of this machine draws, which it cannot while others compute.
@@ -366,7 +379,7 @@ class Run:
             phase.results[2].unlink(missing_ok=True)
         if phase.again:
             second_try(phase.results[2]).unlink(missing_ok=True)
-        self.is_again = self.is_paused = False
+        self.is_again = self.is_paused = self.is_stalled = False
         self.cpu_s = 0
         self.begin(phase.command, phase.limit_s)
 
@@ -411,15 +424,20 @@ class Run:
         """Whether a second try of what has failed is under way."""
         if not self.phase.again or self.is_again or self.process.returncode != 1:
             return False  # 1: tests have failed, not pytest itself
+        most, limit_s = SECOND_TRY_MAX, self.phase.again_s
+        if self.is_stalled:
+            most, limit_s = SECOND_TRY_STALLED_MAX, max(limit_s, SECOND_TRY_STALLED_S)
         try:
             failed = failed_tests(self.phase.results[2])
+            if not 0 < len(failed) <= most:
+                return False
         except (OSError, xml.etree.ElementTree.ParseError):
-            return False
-        if not 0 < len(failed) <= SECOND_TRY_MAX:
-            return False
+            if not self.phase.again_whole:
+                return False
+            failed = ()
         self.is_again = True
-        self.say(f"once more: {' '.join(failed)}")
-        self.begin(self.phase.again(failed), self.phase.again_s)
+        self.say(f"once more: {' '.join(failed) or 'the whole suite'}")
+        self.begin(self.phase.again(failed), limit_s)
         return True
 
     def stop(self):
@@ -471,6 +489,43 @@ class Run:
         return found
 
 
+# For Python: sleeps on this core for a second at a time, and says when it woke up late. Ends with its standard input.
+WATCH = """
+import os, select, sys, time
+core, stall_s = int(sys.argv[1]), float(sys.argv[2])
+os.sched_setaffinity(0, {core})
+begin = time.monotonic()
+while not select.select([sys.stdin], [], [], 1)[0]:
+    now = time.monotonic()
+    if now - begin > stall_s + 1:
+        print(f"core {core} ran nothing for {now - begin - 1:.0f} s", flush=True)
+    begin = now
+"""
+
+
+class Stalls:
+    """Watches each core for times in which it stands still. A context; lines() says what was seen since it was last asked."""
+
+    def __enter__(self):
+        self.watchers = []
+        for core in os.sched_getaffinity(0):
+            watcher = subprocess.Popen([sys.executable, "-c", WATCH, str(core), str(STALL_S)],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            os.set_blocking(watcher.stdout.fileno(), False)
+            self.watchers.append(watcher)
+        return self
+
+    def lines(self):
+        return [line for watcher in self.watchers for line in (watcher.stdout.read() or b"").decode().splitlines()]
+
+    def __exit__(self, *_):
+        for watcher in self.watchers:
+            watcher.stdin.close()
+            watcher.kill()
+            watcher.wait()
+            watcher.stdout.close()
+
+
 def may_start(phase, waiting, running, places):
     if any(need in (p.name for p in [*waiting, *(r.phase for r in running)])
            for need in phase.needs):
@@ -485,10 +540,19 @@ def may_start(phase, waiting, running, places):
 
 def run_all(phases, places):
     """Runs the phases; returns the sums of passed, failed and skipped, what has failed and what is flaky."""
+    with Stalls() as stalls:
+        return run_in_turn(phases, places, stalls)
+
+
+def run_in_turn(phases, places, stalls):
     total, broken, absent = Results(), set(), set()
     waiting, running = list(phases), []
     try:
         while waiting or running:
+            for line in stalls.lines():
+                print(f"check: {line}", flush=True)
+                for run in running:
+                    run.is_stalled = True
             for phase in list(waiting):
                 if broken & set(phase.needs):
                     waiting.remove(phase)

@@ -7,7 +7,7 @@ usage: vm.py [OPTION…] OUT COMMAND
 The machine is emulated (qemu's TCG), so that it needs no /dev/kvm; ten to twenty times slower than
 this one. COMMAND is for bash, in the project's directory. What it prints appears as it comes; what
 it leaves in results/ is in --results afterwards; its exit status is ours. A machine that panics,
-hangs or ends otherwise fails with the end of its console.
+hangs, says nothing for --silence seconds or ends otherwise fails with the end of its console.
 """
 import argparse
 import os
@@ -76,6 +76,7 @@ def fatal(console):
 def watch(process, options):
     """Passes on what the machine says until it is off. Returns None, or what went wrong."""
     end, death, parent = time.monotonic() + options.limit, None, os.getppid()
+    said = time.monotonic()
     while True:
         if os.getppid() != parent:
             return "the program that started it has ended"
@@ -85,6 +86,7 @@ def watch(process, options):
                 return None
             sys.stdout.buffer.write(data.replace(b"\r\n", b"\n"))
             sys.stdout.flush()
+            said = time.monotonic()
         elif fatal(options.console):
             # A panic's last words take a moment.
             death = death or time.monotonic() + 3
@@ -92,6 +94,8 @@ def watch(process, options):
                 return "its kernel panicked"
         if time.monotonic() > end:
             return f"it did not end within {options.limit} s"
+        if time.monotonic() - said > options.silence:
+            return f"it said nothing for {options.silence} s"
 
 
 def run(options, folder):
@@ -130,6 +134,7 @@ def arguments():
     parser.add_argument("--wire", type=int, help="its network: the descriptor of a tap device")
     parser.add_argument("--drive", type=pathlib.Path, help="one more, read-only: /dev/vdd")
     parser.add_argument("--limit", type=int, default=600, help="seconds")
+    parser.add_argument("--silence", type=int, default=600, help="seconds without a word that it may take")
     parser.add_argument("--results", type=pathlib.Path, required=True)
     parser.add_argument("--console", type=pathlib.Path, help="what its kernel says (RESULTS/console)")
     parser.add_argument("out", type=pathlib.Path)

@@ -5,8 +5,11 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
+import types
 
 import pytest
 
@@ -291,6 +294,61 @@ def test_failed_tests_of_pytest_get_a_second_try(check, tmp_path, bad, many, exp
     total = check.run_all([phase], 1)
     assert (total.passed, total.failed, len(total.flaky)) == expected + (flaky,)
     assert ("once more" in (tmp_path / "s.log").read_text()) != many
+
+
+def test_after_a_core_stood_still_more_tests_get_a_second_try(check, tmp_path, capsys):
+    check.ROOT = tmp_path
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_suite.py").write_text(SUITE.replace("BAD", "True").replace("MANY", "True"))
+
+    def command(what, file):
+        return f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir={tmp_path} --junitxml={file} {what}"
+    phase = check.suite_phase("s", command, "tests/test_suite.py", (), tmp_path / "s.xml")
+    said = iter([[], ["core 1 ran nothing for 40 s"]])
+    stalls = types.SimpleNamespace(lines=lambda: next(said, []))
+    total = check.run_in_turn([phase], 1, stalls)
+    assert (total.passed, total.failed, len(total.flaky)) == (9, 1, 7)
+    assert "check: core 1 ran nothing for 40 s" in capsys.readouterr().out.splitlines()
+
+
+def test_a_core_that_stands_still_is_seen(check):
+    check.STALL_S = 1
+    with check.Stalls() as stalls:
+        assert len(stalls.watchers) == len(os.sched_getaffinity(0))
+        time.sleep(1.5)
+        assert not stalls.lines()
+        watcher = stalls.watchers[0]
+        os.kill(watcher.pid, signal.SIGSTOP)  # its core gives it no time
+        time.sleep(4)
+        os.kill(watcher.pid, signal.SIGCONT)
+        end, lines = time.monotonic() + 10, []
+        while not lines and time.monotonic() < end:
+            lines = stalls.lines()
+            time.sleep(0.05)
+        assert re.fullmatch(r"core \d+ ran nothing for \d+ s", lines[0]) and len(lines) == 1
+    assert all(watcher.returncode is not None for watcher in stalls.watchers)
+
+
+@pytest.mark.parametrize("whole, expected, flaky", [(True, (2, 0), ("s: as a whole",)), (False, (0, 1), ())],
+                         ids=["machine", "other"])
+def test_a_machine_that_falls_silent_is_started_once_more(check, tmp_path, whole, expected, flaky):
+    def command(what, file):
+        return f"[ {file} != {tmp_path / 's.xml'} ] || exit 1; echo \"{junit('', '')}\" > {file}; : {what}"
+    phase = check.suite_phase("s", command, "tests/t.py", (), tmp_path / "s.xml", again_whole=whole)
+    total = check.run_all([phase], 1)
+    assert (total.passed, total.failed, total.flaky) == expected + (flaky,)
+    assert ("once more: the whole suite" in (tmp_path / "s.log").read_text()) == whole
+
+
+@pytest.mark.parametrize("program, trouble", [
+    ("sleep 60", "it said nothing for 2 s"), ("for i in 1 2 3 4; do echo $i; sleep 1; done", None)], ids=["silent", "slow"])
+def test_the_silence_of_a_machine_has_an_end(tmp_path, program, trouble):
+    options = types.SimpleNamespace(limit=GUARD_S, silence=2, console=tmp_path / "console")
+    with subprocess.Popen(["sh", "-c", f"exec 2>&1; {program}"], stdout=subprocess.PIPE) as machine:
+        try:
+            assert module("../tests/cluster/vm").watch(machine, options) == trouble
+        finally:
+            machine.kill()
 
 
 def test_second_try_ends_at_its_own_limit(check, tmp_path):

@@ -116,11 +116,6 @@ void task_learn_layout(void *task)
         atomic_store(&tf.task_layout, TASK_BOXED);
 }
 
-bool task_layout_known(void)
-{
-    return atomic_load_explicit(&tf.task_layout, memory_order_relaxed) != TASK_UNKNOWN;
-}
-
 void task_give_back(struct gate_worker *worker, void *task)
 {
     struct stdfunction *function = task_function(task);

@@ -104,7 +104,10 @@ enum tf_mode tf_mode(const void *caller);
 
 /* Learns where a Task keeps its closure, from a Task that may hold one of ours. Worker's thread. */
 void task_learn_layout(void *task);
-bool task_layout_known(void);
+static inline bool task_layout_known(void)
+{
+    return atomic_load_explicit(&tf.task_layout, memory_order_relaxed) != TASK_UNKNOWN;
+}
 
 /* Puts back the closure with which a surplus worker woke up, so that another worker runs it. */
 void task_give_back(struct gate_worker *worker, void *task);

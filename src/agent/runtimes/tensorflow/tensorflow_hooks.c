@@ -274,11 +274,15 @@ TF_EXPORT void TF_MAYBE_GET_TASK(void *eigen, void *task)
     get_fn real = TF_REAL(get_fn, TF_MAYBE_GET_TASK);
 
     told.pool = NULL;
-    if (self)
+    if (self) {
         gate_pass(self);
-    real(eigen, task);
-    if (__builtin_expect(self && !task_layout_known(), 0))
-        task_learn_layout(task);
+        if (__builtin_expect(!task_layout_known(), 0)) {
+            real(eigen, task);
+            task_learn_layout(task);
+            return;
+        }
+    }
+    real(eigen, task); /* nothing follows: the compiler jumps there, and keeps no frame */
 }
 
 #if TF_BY_VALUE_POSSIBLE
