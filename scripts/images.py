@@ -74,6 +74,15 @@ class Layer:
             if match := re.search(r"(/\S+) \(0x", line):
                 self.file(match[1].lstrip("/"), match[1])
 
+    def library(self, name):
+        """A library that programs load themselves, and what it needs; at the place where the linker finds it."""
+        listed = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+        match = re.search(rf"^\s*{re.escape(name)} \(.*x86-64.*\) => (/\S+)$", listed, re.M)
+        if not match:
+            sys.exit(f"images: no library {name} here")
+        self.file(match[1].lstrip("/"), match[1])
+        self.libraries_of(match[1])
+
     def data(self):
         for path in list(self.entries):
             for parent in pathlib.PurePosixPath(path).parents:
@@ -136,6 +145,7 @@ def tide_power(build):
     libraries, ours = accounts(), Layer()
     libraries.file("bin/chown", "/bin/chown")
     libraries.libraries_of("/bin/chown")
+    libraries.library("libcurl.so.4")  # host/net/libcurl.c
     for name in ("tided", "tide-power", "tide"):
         libraries.libraries_of(build / name)
         ours.file(f"usr/bin/{name}", build / name)

@@ -32,7 +32,7 @@ from images import debian_packages, project_version, stripped
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-tfnode")
 LIBRARIES = ("libtide.so.1.0.0", "agent.stamp")
-OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "-Dlate-curl=true", "--buildtype=release")
+OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "--buildtype=release")
 OLD_OPTIONS = ("-Dslurm=disabled", "-Ddlb=disabled")
 # Whose libraries are in the programs of --old, see scripts/wheel-libraries.sh.
 STATIC = ("libinih1", "libjansson4", "libmicrohttpd12", "libncursesw6", "libsmartcols1", "libsqlite3-0", "libsystemd0", "libtinfo6")

@@ -415,8 +415,10 @@ static int table_new(struct guardian *g, bool locked)
     if (table == MAP_FAILED)
         return -errno;
     g->table = table;
-    if (fd >= 0)
+    if (fd >= 0) {
         restore_left(g);
+        madvise(table, TABLE_BYTES, MADV_DONTNEED); /* read from the file, where it stays */
+    }
     return 0;
 }
 

@@ -12,6 +12,7 @@
 
 #define BUSY_KEEP       0.7  /* weight of the old value, each second */
 #define BUSY_HYSTERESIS 0.75 /* a smaller difference in cores changes nothing */
+#define MEMORY_NS       (4 * NS_PER_S) /* between two looks at the memory of unchanged processes */
 #define RESERVE_PART    16   /* of the machine's memory, for all that is no job … */
 #define RESERVE_MAX     (UINT64_C(4) << 30) /* … at most */
 
@@ -87,11 +88,22 @@ static bool take(struct job *j, const struct sum *sum, uint64_t now)
         return false;
     }
     measure_cores(j->daemon, u, time_so_far(u, sum->cpu_ns, group_time(j)), now);
-    u->memory_bytes = sum->memory_bytes;
+    if (u->memory_ns == now)
+        u->memory_bytes = sum->memory_bytes;
     changed = off(u->memory_bytes, u->told_bytes);
     if (changed)
         u->told_bytes = u->memory_bytes;
     return changed || (u->cores != cores && !job_reported(j));
+}
+
+static uint64_t memory_of(const struct daemon *d, const struct census_entry *entries, size_t n)
+{
+    uint64_t sum = 0, bytes;
+
+    for (size_t i = 0; i < n; i++)
+        if (proc_read_own_memory(d->root, entries[i].pid, &bytes) == 0)
+            sum += bytes;
+    return sum;
 }
 
 bool usage_look(struct daemon *d, uint64_t now)
@@ -106,15 +118,18 @@ bool usage_look(struct daemon *d, uint64_t now)
     for (struct job *j = d->jobs->first; j; j = j->next) {
         struct sum sum = {0};
         struct usage *u = &j->observed.usage;
-        uint64_t bytes;
+        unsigned n_before = u->n_pids;
+        size_t first = i;
 
         u->n_pids = 0;
         for (; i < c.n && c.entry[i].job == j; i++) {
             sum.cpu_ns += c.entry[i].cpu_ns;
             if (u->n_pids++ < USAGE_PIDS_MAX)
                 u->pids[u->n_pids - 1] = c.entry[i].pid;
-            if (proc_read_own_memory(d->root, c.entry[i].pid, &bytes) == 0)
-                sum.memory_bytes += bytes;
+        }
+        if (u->n_pids != n_before || now - u->memory_ns >= MEMORY_NS) {
+            u->memory_ns = now;
+            sum.memory_bytes = memory_of(d, c.entry + first, i - first);
         }
         changed |= take(j, &sum, now);
     }

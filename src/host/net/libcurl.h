@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libcurl for transfer.c. It brings twenty libraries along, so a program that has few transfers or
- * none (tide-power) is built with LIBCURL_LATE: the library is loaded with the first set of
- * transfers. Private to this room; one thread.
+ * libcurl for transfer.c. It brings twenty libraries and three MiB along, so a program that has few
+ * transfers or none (tided, tide-power) is built with LIBCURL_LATE: the library is loaded with the
+ * first set of transfers. Private to this room; one thread.
  */
 #pragma once
 
