@@ -493,9 +493,10 @@ static void begin_record(struct daemon *d)
 {
     uint32_t mib = d->config.history_mib;
 
-    if (events_new(d, &d->events) < 0 ||
-        (mib && history_new(state_directory(d), mib, &d->history) < 0))
-        daemon_log("out of memory: events or the history of jobs are not recorded");
+    if (events_new(d, &d->events) < 0)
+        daemon_log("out of memory: no events are recorded");
+    if (mib && history_new(state_directory(d), mib, &d->history) < 0)
+        daemon_log("out of memory: no history of jobs is recorded");
     if (curves_new(state_directory(d), &d->curves) < 0)
         daemon_log("out of memory: no speed-up curves are kept");
 }

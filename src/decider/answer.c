@@ -296,7 +296,7 @@ static int check(const struct policy_snapshot *s, const int64_t *cores, bool par
     return check_sums(s, sums, err);
 }
 
-/* Checks the plan's own sums: jobs that the answer left out may have more than their minimum. */
+/* Sums up the plan itself, in which a job that the answer left out can exceed its minimum. */
 static int check_result(const struct policy_snapshot *s, const struct policy_plan *plan,
                         struct sums *sums, struct error *err)
 {

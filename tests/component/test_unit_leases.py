@@ -149,7 +149,7 @@ def test_strangers_and_twins_get_nothing(bed):  # noqa: F811
     unit = bed.unit(conf(local, 200, ("a", 40)))
     unit.wait_line("local: connected")
     stranger = bed.keep(Machine(local, "mallory", 40, STEEP))
-    unit.wait_line("'mallory' asks for a lease and is no child of this unit")
+    unit.wait_line("'mallory' asks for a lease of power, and this unit has no section [child mallory] for it")
     a = bed.keep(Machine(local, "a", 40, STEEP))
     wait(lambda: a.may_draw() == 100 * W, a.may_draw)
     bed.keep(Machine(local, "a", 40, STEEP))

@@ -209,7 +209,7 @@ def test_tokens_are_read_again_and_an_api_server_that_is_away_is_waited_for(clus
     eventually(lambda: node.said("cannot be annotated: 401"))
     eventually(lambda: seconds_left(cluster) < 0)  # it ends by itself
     (node.folder / "token").write_text(pod_token(NODE) + "\n")
-    eventually(lambda: node.said("is annotated again") and seconds_left(cluster) > 0)
+    eventually(lambda: node.said("works again") and seconds_left(cluster) > 0)
     cluster.proxy.stop()
     try:
         eventually(lambda: sum("annotations end by themselves" in line for line in node.lines) == 2)

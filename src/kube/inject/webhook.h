@@ -35,7 +35,7 @@ struct webhook_options {
     bool sizes;         /* set the variables that size runtimes, too */
 };
 
-/* @options is borrowed for as long as the object lives. Serves probes at once. */
+/* @options must outlive the object. Serves probes, and no questions until webhook_serve(). */
 int webhook_new(sd_event *event, const struct webhook_options *options, struct spread *spread,
                 struct webhook **ret, struct error *err);
 

@@ -70,10 +70,10 @@ void children_got(struct children *c, const struct mqtt_message *m)
         lending_tick(c->lending);
         return;
     }
-    if (!c->complained_ns || now - c->complained_ns > COMPLAIN_NS)
-        unit_log(
-            "'%s' asks for a lease and is no child of this unit: it needs a section [child %s]",
-            name, name);
+    if (c->complained_ns && now - c->complained_ns <= COMPLAIN_NS)
+        return;
+    unit_log("'%s' asks for a lease of power, and this unit has no section [child %s] for it", name,
+             name);
     c->complained_ns = now;
 }
 

@@ -64,7 +64,7 @@ static void complain(struct kubernetes *k, const char *text)
     if (text[0])
         unit_log("kubernetes: %s; the node's annotations end by themselves", text);
     else
-        unit_log("kubernetes: node %s is annotated again", k->node);
+        unit_log("kubernetes: annotating node %s works again", k->node);
     snprintf(k->problem, sizeof(k->problem), "%s", text);
 }
 

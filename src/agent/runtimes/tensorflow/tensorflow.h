@@ -92,7 +92,7 @@ uint32_t pool_target(const struct pool *pool, const struct agent_target *target)
 /* Sets for how many threads oneDNN's primitives are made from now on. */
 void pool_cut(struct pool *pool, const struct agent_target *target);
 
-/* Limits the pool to @k active threads; pools_lock held. Returns true when already settled. */
+/* Limits the pool to @k active threads; pools_lock held. True: the others are parked by now. */
 bool pool_apply(struct pool *pool, uint32_t k);
 
 /* Adds an empty closure: it wakes a worker, and the worker looks at all queues. Any thread. */
