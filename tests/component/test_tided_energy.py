@@ -195,8 +195,9 @@ def test_a_coarse_counter_loses_nothing(world):  # noqa: F811
     tided.job()
     seen = []
     eventually(lambda: seen.append(power(tided)) or (seen[-1]["energy"]["uj"] or 0) > 500e6, guard=60)
-    watts = {p["power"]["uw"] for p in seen} - {None}
-    assert 0 not in watts and max(watts) < 80e6
+    # A step that is seen late on a busy machine is followed by one that seems to come early.
+    watts = sorted({p["power"]["uw"] for p in seen} - {None})
+    assert 0 not in watts and watts[len(watts) // 2] < 80e6
     assert seen[-1]["energy"]["uj"] <= tree.used["intel-rapl:1"] + 100e6
     # Until the tree became coarse it told what is finer: that may fall once, by less than a step.
     assert len({p["energy"]["gap_ms"] for p in seen if (p["energy"]["uj"] or 0) > 100e6}) == 1
