@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measurements of elastic clusters share: groups with a share of the processor, trainings as
+"""Shared parts of the measurements of elastic clusters: groups with a share of the processor, trainings as
 processes, another workload beside them.
 
 A worker is a real process with a quota of its own in cgroup v1's cpu hierarchy (as root), so that a
@@ -93,7 +93,7 @@ class Training:
         return [json.loads(line) for line in self.log.read_text().split("\n")[:-1]]
 
     def wait(self, found, limit_s=LIMIT_S):
-        """What @found(events) gives as soon as that is something."""
+        """Returns the result of @found(events) as soon as that is something."""
         end = time.monotonic() + limit_s
         while True:
             ended = self.process.poll()
@@ -108,7 +108,7 @@ class Training:
         return self.wait(lambda events: any(e.get("epoch", -1) >= number for e in events))
 
     def finish(self):
-        """What came of it: the epochs' times, losses and sizes, and its last words."""
+        """Waits for its end; returns the epochs' times, losses and sizes, and its last words."""
         last = self.wait(lambda events: next((e for e in events if "digest" in e), None))
         self.process.wait()
         return {**last, **outcome(self.events())}

@@ -98,7 +98,7 @@ class Bed:
         self.stack.close()
 
     def losses(self, name):
-        """Of all epochs, every bit of them, and the digest of the weights where the program has one."""
+        """Losses of all epochs, every bit of them, and the digest of the weights where the program has one."""
         found = []
         for line in self.runner.log(f"{name}-chief").splitlines():
             if line.startswith("epoch "):

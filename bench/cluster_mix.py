@@ -157,7 +157,7 @@ def job_rows(rounds, sides):
 
 
 def kept(path, make, left):
-    """What @path holds, else what make() gives if there is one left to be made."""
+    """Returns what @path holds, else what make() gives if there is one left to be made."""
     if not path.exists() and left[0] > 0:
         left[0] -= 1
         path.write_text(json.dumps(make()))

@@ -44,7 +44,7 @@ def other_workload():
 
 
 def until(holds, follower):
-    """What @holds() gives as soon as that is something."""
+    """Returns the result of @holds() as soon as that is something."""
     end = time.monotonic() + GUARD_S
     while not (found := holds()):
         phases = follower.phases.get(NAME, {})

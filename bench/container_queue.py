@@ -210,7 +210,7 @@ def simulated(jobs, policy, told):
 
 
 def from_alone(profiles, jobs, way, policy, request=CORES):
-    """What the models' runs alone let expect: no word of the queue is in it."""
+    """Simulates what the models' runs alone let expect: nothing measured in the queue is in it."""
     rigid = way == "strict"
     told = {"machine": {"cores": CORES},
             "speedups": {model: {"table": [p["rate"][str(k)] / p["rate"]["1"]
@@ -245,7 +245,7 @@ def totals(taken):
 
 
 def interval(ratios):
-    """Of the mean of logarithms, 95 %; of one round there is none."""
+    """A 95 % interval of the mean of logarithms; there is none for one round."""
     if len(ratios) < 2:
         return ""
     _, low, high = harness.log_interval(ratios)
@@ -316,7 +316,7 @@ def parse_args():
 
 
 def kept(path, make, left):
-    """What @path holds, else what make() gives if there is one left to be made."""
+    """Returns what @path holds, else what make() gives if there is one left to be made."""
     if not path.exists() and left[0] > 0:
         left[0] -= 1
         engine = Engine("docker")

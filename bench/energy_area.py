@@ -69,7 +69,7 @@ class Ear(threading.Thread):
                 self.changed.notify_all()
 
     def counts(self):
-        """What the machines may draw: the larger of offer and acknowledgement."""
+        """Sums what the machines may draw: the larger of offer and acknowledgement."""
         return sum(max(self.offered[n][1], self.acked.get(n, (0, 0))[1]) for n in NAMES)
 
     def wait(self, done):

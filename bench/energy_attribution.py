@@ -95,7 +95,7 @@ def draw_jobs(bench, random_):
 
 
 class Watch:
-    """What tided tells of each job. It tells a job's energy in windows of ten seconds that begin with the job: a new
+    """Notes what tided tells of each job: its energy in windows of ten seconds that begin with the job. A new
     figure is that of the moment when it appears, so looks come often."""
 
     def __init__(self, tided):
@@ -138,7 +138,7 @@ while True:
 
 
 def busy_ns():
-    """Of all CPUs since boot, and how many there are."""
+    """Busy time of all CPUs since boot, and how many there are."""
     lines = [line.split() for line in open("/proc/stat", encoding="ascii") if line[3:4].isdigit()]
     ticks = sum(sum(map(int, words[1:4])) + sum(map(int, words[6:8])) for words in lines)
     return ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK"), len(lines)
@@ -189,8 +189,8 @@ def score(ours, truth):
 
 
 def differences(seen, lines):
-    """Of each job from the first figure that it is told with to the last: ours, and the truth in that time. The
-    first figure may hold a beginning of which the plant knew nothing yet, so the second one counts."""
+    """Returns the energy of each job from its second figure to its last: ours, and the truth in that time. The first
+    figure may hold a beginning of which the plant knew nothing yet, so the second one counts."""
     ours, truth = {}, {}
     for name, rows in seen.items():
         first, last = rows[1], rows[-1]

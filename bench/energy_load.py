@@ -161,7 +161,7 @@ class Hub:
         self.said("connected to the broker")
 
     def said(self, pattern):
-        """What matches in its log, once it is there."""
+        """Waits for a match in its log, and returns it."""
         until = time.monotonic() + 60
         while not (found := re.search(pattern, self.log.read_text())):
             if self.process.poll() is not None or time.monotonic() > until:
@@ -232,7 +232,7 @@ def add_run(name, rows, run_):
 
 
 class Stream(threading.Thread):
-    """What a page hears: the time at which each event was there whole."""
+    """The events that a page hears; tells when the wanted one was there whole."""
 
     def __init__(self, port, ca, token):
         super().__init__(daemon=True)
@@ -281,7 +281,7 @@ class Probe:
         self.client.publish(f"tide/1/{PROBE}/up/{leaf}", json.dumps(message), qos=1)
 
     def latency_s(self, leaf, stream):
-        """Of one message; None: it was not told in PROBE_GUARD_S."""
+        """One message's latency; None: it was not told in PROBE_GUARD_S."""
         self.number += 1
         if leaf == "event":
             mark = f"message {self.number}."
@@ -466,7 +466,7 @@ def predict(units):
 
 
 def predicted_rows(predictions):
-    """What was said, and where it was measured since, how near that came."""
+    """Each prediction and, where it was measured since, how near that came."""
     rows, runs = [], harness.saved_runs(NAME)
     for said in predictions:
         for key, what in (("broker_percent", "broker, % of a core"), ("p99_ms", "p99 of latency, ms")):

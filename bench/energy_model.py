@@ -160,7 +160,7 @@ def year_group(prior, result):
 
 
 def left_out(prior, results, curve):
-    """What intervals follow from, as in scripts/power-prior.py: errors of results that are left out one by one."""
+    """Errors of results that are left out one by one: intervals follow from them, as in scripts/power-prior.py."""
     return [e for i, (_, _, w) in enumerate(results)
             for e in prior.spread(curve(results[:i] + results[i + 1:], w), w)]
 

@@ -72,7 +72,7 @@ class Group:
 
 
 class Groups:
-    """Of the cpu controller (cgroup v1), below one folder of our own."""
+    """Groups of the cpu controller (cgroup v1), below one folder of our own."""
 
     def __init__(self):
         self.root = CPU_GROUPS / f"tide-bench-{os.getpid()}"

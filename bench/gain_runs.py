@@ -136,7 +136,7 @@ def used_s():
 
 
 def as_user(job):
-    """What makes a command another user's, who may read our interpreters wherever they are."""
+    """Returns words that make a command another user's, who may read our interpreters wherever they are."""
     if not job.user:
         return []
     other, rights = pwd.getpwnam(OTHER_USER), "+dac_override,+dac_read_search"
@@ -198,7 +198,7 @@ def under(run, jobs, policy):
 
 
 def one_run(side, mix, jobs, known, cpus):
-    """What a run of @side gave: seconds."""
+    """One run of @side and its figures; times are in seconds."""
     cores = len(cpus)
     schedule = (mixes.oracle(jobs, known, cores, ("makespan-oracle", "turnaround-oracle").index(side))
                 if side.endswith("-oracle") else None)

@@ -268,7 +268,7 @@ class Bench:
 
 
 def machine():
-    """What a reader needs to judge the figures."""
+    """Returns what a reader needs to judge the figures."""
     model = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("model name")), "unknown")
     return {"cpus": os.cpu_count(), "model": model, "kernel": os.uname().release,

@@ -180,7 +180,7 @@ def measure(rounds, folder):
 
 
 def closures(folder):
-    """Of epochs with all workers: a step is two of the 8 closures, one after the other."""
+    """Seconds of a closure in epochs with all workers: a step is two of the 8, one after the other."""
     lines = pathlib.Path(folder, "job.jsonl").read_text().split("\n")[:-1]
     epochs = [e for e in map(json.loads, lines) if "epoch" in e]
     return [(b["t"] - a["t"]) / EPOCH_STEPS / 2 for a, b in zip(epochs, epochs[1:])

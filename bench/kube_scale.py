@@ -95,7 +95,7 @@ class Cluster:
         return self.plane.must("GET", "/api/v1/pods?resourceVersion=0")["items"]
 
     def begin_reports(self):
-        """Of chiefs that have begun to run since."""
+        """Begins reporting for chiefs that have begun to run since."""
         chiefs = self.plane.must(
             "GET", "/api/v1/pods?labelSelector=threadtide.io/role=chief&resourceVersion=0")["items"]
         for pod in chiefs:
@@ -141,7 +141,7 @@ class Cluster:
 
 
 class Meter:
-    """What the controller counts, from now until a later moment."""
+    """Counts of the controller, from now until a later moment."""
     STATUS = re.compile(r'apiserver_request_total\{[^}]*resource="elastictrainingjobs",[^}]*'
                         r'subresource="status",[^}]*\} ([0-9.e+]+)')
 
@@ -152,7 +152,7 @@ class Meter:
         self.rates = []
 
     def patches(self):
-        """Of statuses of trainings, as the API server has counted them."""
+        """Patches of trainings' statuses, as the API server has counted them."""
         text = self.cluster.plane.api("GET", "/metrics")[1]
         return sum(float(value) for value in self.STATUS.findall(text))
 

@@ -35,7 +35,7 @@ def seconds(value):
 
 
 def product(runs, policy, base):
-    """What `best` means here: makespan and mean turnaround count the same."""
+    """Says how good a policy is for `best`: makespan and mean turnaround count the same."""
     return gain(runs[base]["makespan"], runs[policy]["makespan"])[0] * \
         gain(runs[base]["turnaround"], runs[policy]["turnaround"])[0]
 

@@ -16,7 +16,7 @@ SCENARIOS = ROOT / "bench" / "scenarios"
 
 
 class Runs(dict):
-    """By policy: a list for each metric, one value a seed. `jobs`: by policy and seed, job by job."""
+    """Maps a policy to a list for each metric, one value a seed. `jobs`: by policy and seed, job by job."""
 
     jobs = None
 

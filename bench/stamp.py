@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of bench/results was measured with: commit, day, machine, and a hash of what ran.
+"""The stamp of a row of bench/results: commit, day, machine, and a hash of what ran.
 
 The hash covers the programs without their symbols and build ids, and the Python sources where these
 take part: it changes when a measurement could. report.py compares it with that of today's files.

@@ -63,7 +63,7 @@ def main():
     for path in sorted(logs.glob("*-requests.txt")):
         name = path.name.removesuffix("-requests.txt")
         write(f"requests-{name}.csv", ["arrival", "name", "request"], read_requests(path))
-    # Of the run of 32 jobs there is no list; its log shows one request every 20 s.
+    # The run of 32 jobs has no list; its log shows one request every 20 s.
     write("requests-prueba2-32.csv", ["arrival", "name", "request"],
           ([f"{20 * i}s", f"job-{i + 1}", 8] for i in range(32)))
     for path in sorted(logs.glob("prueba*.csv")):
