@@ -46,7 +46,7 @@ def cpu_max(box):
 
 
 def numbers(text):
-    """Of a list of CPUs, the kernel's "0,2-4" or systemd's "0 2-4"."""
+    """Returns the CPUs of a list, the kernel's "0,2-4" or systemd's "0 2-4"."""
     parts = [part.split("-") for part in text.replace(",", " ").split()]
     return {n for part in parts for n in range(int(part[0]), int(part[-1]) + 1)}
 
@@ -112,7 +112,7 @@ def of_history(tided, box):
 
 
 def told_of(name):
-    """By `tide history` and `tide events`: where they say that memory ran out."""
+    """Returns which of `tide history` and `tide events` say that memory ran out."""
     words = {"history": ["history", name], "events": ["events", "--type", "job-ended", name]}
     said = {kind: subprocess.run([TIDE, *command], capture_output=True, text=True, check=True).stdout
             for kind, command in words.items()}

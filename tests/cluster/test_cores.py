@@ -44,7 +44,7 @@ def affinity(job):
 
 
 def placed(job, count):
-    """What the kernel lets it run on, once that is so many and tided says the same."""
+    """Waits until kernel and tided agree on so many CPUs for it; returns these."""
     eventually(lambda: len(affinity(job)) == count and cpus(job.get()["cores"]) == affinity(job))
     return affinity(job)
 
@@ -66,7 +66,7 @@ def test_exclusive_jobs_get_whole_cores_of_one_node_each(tided):
     owned = [placed(job, most) for job in jobs]
     assert all(len(nodes_of(o)) == 1 and is_whole(o) for o in owned), owned
     assert len(set().union(*owned)) == most * len(NODES)
-    # What is left of a node is enough for a small one.
+    # The rest of a node is enough for a small one.
     small = placed(tided.job("--max", "4"), 4)
     assert len(nodes_of(small)) == 1 and is_whole(small)
     assert not any(small & o for o in owned)

@@ -68,7 +68,7 @@ class Newcomer:
         return pathlib.Path(f"/proc/{self.pid}/{name}").read_text().strip()
 
     def check(self, cores=ALL):
-        """That nothing was done to it."""
+        """Asserts that nothing was done to it."""
         assert os.waitpid(self.pid, os.WNOHANG) == (0, 0)
         assert self.word("stat").split()[2] != "T"
         assert os.sched_getaffinity(self.pid) == cores

@@ -110,17 +110,17 @@ class Box(Peer):
         return host["CpusetCpus"], host["CpuShares"], host["CpuQuota"], host["NanoCpus"]
 
     def update(self, **limits):
-        """By hand, and in Docker's words."""
+        """Sets limits by hand, in Docker's words."""
         self.engine.ask("POST", f"/containers/{self.id}/update", limits, 200)
 
     def cpus(self):
-        """What the kernel says: the truth."""
+        """Returns the kernel's list: the truth."""
         group = self.engine.groups(self.id, "cpuset")
         v2 = group / "cpuset.cpus.effective"
         return (v2 if v2.exists() else group / "cpuset.cpus").read_text().strip()
 
     def shares(self):
-        """By its weight in the kernel; on cgroup v2 as many as have the same effect on v1."""
+        """Its shares in the kernel; on cgroup v2 as many as have the same effect on v1."""
         group = self.engine.groups(self.id, "cpu")
         if (group / "cpu.shares").exists():
             return int((group / "cpu.shares").read_text())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tided knows of a program's requests, for tests in which calls of a runtime are taken for them."""
+"""A program's requests as tided knows them, for tests in which calls of a runtime are taken for requests."""
 import os
 import subprocess
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What component tests share: the build tree, the agent as `tide run` would preload it, a compiler.
+"""Fixtures that component tests share: the build tree, the agent as `tide run` would preload it, a compiler.
 
 TIDE_BUILD_DIR names the build tree (default: build).
 """

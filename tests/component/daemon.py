@@ -38,7 +38,7 @@ def eventually(check, guard=30, pause=0.01):
 
 
 def remove(folder):
-    """Of a daemon that has ended. Its guardian may still be writing down what it has put back."""
+    """Removes an ended daemon's folder. A guardian may still be writing down what it has put back."""
     def gone():
         shutil.rmtree(folder, ignore_errors=True)
         return not folder.exists()
@@ -135,7 +135,7 @@ class Job:
         return eventually(lambda: (j := self.get())["target"] == j["active"] > 0 and j)
 
     def record(self):
-        """What the daemon has written down of it, a little after it has answered; "" before that."""
+        """Returns the daemon's file of it, written a little after the daemon has answered; "" before that."""
         path = self.daemon.dir / f"jobs/{self.id}.json"
         return path.read_text() if path.exists() else ""
 
@@ -271,7 +271,7 @@ def backend(max_intra=8):
 
 
 def acknowledgement(target):
-    """Of the body of a TARGET."""
+    """The ACK to a TARGET with this body."""
     epoch, generation, intra = struct.unpack_from("<2QI", target)
     return message(ACK, struct.pack("<2Q2I", epoch, generation, 0, intra) + bytes(56))
 

@@ -322,7 +322,7 @@ class Keeper:
         return pids
 
     def relatives(self):
-        """Who lives in our mount namespace: the engine, its helpers, monitors of containers."""
+        """Returns the others in our mount namespace: the engine, its helpers, monitors of containers."""
         ours, pids = os.readlink("/proc/self/ns/mnt"), set()
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             try:

@@ -17,7 +17,7 @@ HEAR_S = 0.2 * SLOWNESS  # by then tided has heard of what others do, and the th
 
 
 class Member:
-    """What the observer knows of a job."""
+    """A job as the observer knows it."""
 
     def __init__(self, worker, placement):
         self.worker, self.placement = worker, placement
@@ -30,7 +30,7 @@ class Member:
         return self.placement == "exclusive"
 
     def look(self):
-        """What is seen of it, or None: it is gone."""
+        """Returns what is seen of it, or None: it is gone."""
         try:
             return self.worker.look()
         except (OSError, ValueError):

@@ -74,7 +74,7 @@ class Program:
                               {"threads": threads, **more})
 
     def ask(self, *expressions, guard=LONG_S):
-        """What these expressions of Python are, as text."""
+        """Returns the values of these expressions of Python, as text."""
         self.tell(f"say('answer', {', '.join(expressions)})")
         answer = self.expect("answer", guard=guard)[1:]
         return answer[0] if len(answer) == 1 else answer

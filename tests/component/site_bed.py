@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of a unit's policy and switches share: a hub's hand that seals, and relays on a real broker."""
+"""The bed of tests of a unit's policy and switches: a hub's hand that seals, and relays on a real broker."""
 import json
 import subprocess
 import threading

@@ -50,7 +50,7 @@ def timed(count, call):
 
 
 def elsewhere(function):
-    """What @function returns in a new thread."""
+    """Returns the result of @function in a new thread."""
     result = []
     thread = threading.Thread(target=lambda: result.append(function()))
     thread.start()

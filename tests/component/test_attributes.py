@@ -137,7 +137,7 @@ def test_manual_pages_and_completions_have_it(row):
 
 
 def complete(*words):
-    """What bash offers for the last of the words."""
+    """Returns bash's offers for the last of the words."""
     script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tide; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
     return subprocess.run(["bash", "-c", script, "bash", BUILD / "completions/tide", *words],

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import harness
 import stamp
 
-# By its path: the demo has a module of the same name, whose tests may run in this process.
+# Loaded by its path: the demo has a module of the same name, whose tests may run in this process.
 SPEC = importlib.util.spec_from_file_location("bench_report", ROOT / "bench/report.py")
 report = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(report)

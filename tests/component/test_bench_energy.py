@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What energy's benchmarks compute from what they measure; nothing is measured here."""
+"""Figures that energy's benchmarks compute from what they measure; nothing is measured here."""
 import random
 import sys
 

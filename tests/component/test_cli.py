@@ -408,7 +408,7 @@ def test_a_listener_of_another_user_is_not_talked_to(tide, public_dir):
 
 
 def offered(program, *words):
-    """What bash offers for the last of the words."""
+    """Returns bash's offers for the last of the words."""
     script = ('source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); ${1/#*/_${1//-/_}}; '
               'printf "%s\n" "${COMPREPLY[@]}"')
     return subprocess.run(["bash", "-c", script, "bash", BUILD / "completions" / program, program, *words], text=True,

@@ -24,7 +24,7 @@ import side
 
 GUARD_S = 30
 
-# What train.py does, in little: three lines of progress, or a death on the way.
+# A small train.py: three lines of progress, or a death on the way.
 PROGRAM = """
 import json, os, sys, time
 log = open(sys.argv[sys.argv.index("--log") + 1], "w", buffering=1)

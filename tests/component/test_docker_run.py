@@ -127,7 +127,7 @@ def test_program_has_agent_and_environment(docker, way):
     assert seen["agent"]
     assert seen["env"]["LD_PRELOAD"] == LIBRARY
     assert seen["env"]["TIDE_SOCKET"] == f"{CONTROL}/agent.sock"
-    # That, and nothing else: no token of the caller's, no descriptor.
+    # Nothing else is there: no token of the caller's, no descriptor.
     assert {key for key in seen["env"] if key.startswith("TIDE")} == {"TIDE_SOCKET", "TIDE_STARTUP"}
     stock = shown(docker.plain("run", "--rm", "--network=none", "-v", "/usr:/usr:ro", IMAGE,
                                "python3", "-c", SHOW))
@@ -267,7 +267,7 @@ def test_container_of_a_terminal_has_one(docker):
 
 @pytest.mark.parametrize("way", ["docker tide", "tide docker"])
 def test_signal_reaches_the_program(docker, names, way):
-    """Of `tide docker run` docker has taken the place; as a plugin we are told from Docker 25 on."""
+    """`tide docker run` has become docker; as a plugin we are told from Docker 25 on."""
     version = docker.plain("version", "--format", "{{.Client.Version}}").stdout
     if way == "docker tide" and int(version.split(".")[0]) < 25:
         pytest.skip(f"docker {version.strip()} keeps signals from its plugins")
@@ -367,7 +367,7 @@ def test_runtime_gives_agent_and_environment(runtime, names):
     assert seen["env"]["TIDE_SOCKET"] == f"{CONTROL}/agent.sock"
     limits = pathlib.Path(f"/proc/{runtime.inspect(name)['State']['Pid']}/limits").read_text()
     assert limits.split("Max core file size")[1].split()[0] == "unlimited"
-    # What is mounted is the directory: a socket that is made later is seen.
+    # The directory is mounted: a socket that is made later is seen.
     (control / "agent.sock").touch()
     assert runtime.plain("exec", name, "ls", CONTROL).stdout == "agent.sock\nstartup\n"
 

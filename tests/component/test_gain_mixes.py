@@ -49,7 +49,7 @@ def test_what_fixed_threads_reach():
 def test_who_rests_leaves_its_cores_to_who_computes():
     jobs = [Job("rests", "mlp", 0, 3 * SECOND, (SECOND, 2.0)), Job("other", "mlp", 0, 3 * SECOND)]
     assert mixes.outcome(jobs[:1], Schedule((1,), (0,)), LINEAR, 1) == pytest.approx((7, 7))
-    # Of one core each has half for two seconds; then one rests, and the other ends; then one alone: 1 s, a rest, 1 s.
+    # Each has half of one core for two seconds; then one rests, and the other ends; then one alone: 1 s, a rest, 1 s.
     assert mixes.outcome(jobs, Schedule((1, 1), (0, 1), True), LINEAR, 1) == pytest.approx((8, (8 + 4) / 2))
     assert LINEAR.alone(jobs[0], 1) == pytest.approx(7)
 

@@ -36,7 +36,7 @@ def python_of(kind):
 
 @pytest.fixture(scope="module")
 def stock():
-    """What work(0 … 5) comes to without the agent."""
+    """The results of work(0 … 5) without the agent."""
     figures = plain(TORCH_PYTHON, FOLDER / "host.py", "plain")
     return [figures[i:i + 3] for i in range(0, len(figures), 3)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may use the hub: users, logins, sessions, tokens, limits against guessing, the audit log."""
+"""Access to the hub: users, logins, sessions, tokens, limits against guessing, the audit log."""
 import json
 import os
 import pty

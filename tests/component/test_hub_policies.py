@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 def unseal(hub, unit, context, sealed):
-    """What a unit does with a message: signature, then text."""
+    """Opens a message as a unit does: signature, then text."""
     text = sealed[64:]
     signed, signature = hub.folder / "signed", hub.folder / "signature"
     signed.write_bytes(context.encode() + b"\0" + unit.encode() + b"\0" + text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make install DESTDIR=…` leaves is complete: programs, agent, library, package, documents."""
+"""The files that `make install DESTDIR=…` leaves are complete: programs, agent, library, package, documents."""
 import json
 import os
 import pathlib

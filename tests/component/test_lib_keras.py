@@ -22,7 +22,7 @@ import threadtide.keras  # noqa: E402
 
 @pytest.fixture
 def reports(monkeypatch):
-    """What reaches the agent: (done, total, unit) of every report."""
+    """The reports that reach the agent: (done, total, unit) of each."""
     seen = []
     monkeypatch.setattr(threadtide.keras, "progress", lambda *report: seen.append(report))
     return seen

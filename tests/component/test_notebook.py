@@ -91,7 +91,7 @@ def test_wrong_words_of_kernel_are_told(tmp_path):
 
 
 class Shell:
-    """What %load_ext passes."""
+    """The shell that %load_ext passes."""
 
     def __init__(self):
         self.magics = {}

@@ -38,7 +38,7 @@ def follows(program, threads, expected=None):
 
 
 def plain(expression):
-    """What it comes to without the agent."""
+    """Its value without the agent, in words."""
     return programs.plain(TORCH_PYTHON, WORK, "say", expression)[1:]
 
 

@@ -227,7 +227,7 @@ def validation(request, compiled, monkeypatch):
 
 
 def validate(binary, threads, rounds):
-    """What it says without the agent."""
+    """The words of its last line without the agent."""
     env = {"OMP_NUM_THREADS": str(threads)}
     stock = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD" and not k.startswith("TIDE_")}
     return subprocess.run([binary], input=f"go {rounds}\n", env={**stock, **WAITS, **env}, check=True, text=True,

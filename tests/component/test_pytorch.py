@@ -27,7 +27,7 @@ def torch_program(run):  # noqa: F811
 
 
 def plain(*words):
-    """What a training without the agent says."""
+    """The words of a training without the agent."""
     return programs.plain(TORCH_PYTHON, WORK, *words)
 
 
@@ -142,7 +142,7 @@ def test_a_library_that_shares_pytorchs_openmp_meets_the_programs_number(torch_p
     program.shown()
     program.follows(5)
     own = program.ask("own")
-    # What its first lines would meet: no safe point of the interpreter is in between.
+    # The library's first lines would meet this: no safe point of the interpreter is in between.
     program.tell("copy, path = openmp(), lightgbm_path(); ctypes.CDLL(path); say('met', copy.omp_get_max_threads_())")
     assert program.expect("met")[1] == own
     program.tell("import lightgbm; say('imported')")

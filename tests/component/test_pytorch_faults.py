@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PyTorch program does to itself, while targets move at random: it fares as without the agent.
+"""Faults of a PyTorch program's own making, while targets move at random: it fares as without the agent.
 
 TIDE_PYTHON_TORCH names a Python that has PyTorch, scikit-learn and XGBoost.
 """

@@ -132,7 +132,7 @@ def test_requests_arrive_with_their_number_and_how_long_they_took(bed):
 
 
 def test_requests_in_flight_are_told_at_once_and_again_while_they_last(bed):
-    """By the period of 100 ms alone one in five would be told so soon."""
+    """The period of 100 ms alone would tell one in five so soon."""
     daemon, server = bed()
     server.do("serve(0)")
     agent = daemon.wait_agent(server.process.pid)

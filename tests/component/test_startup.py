@@ -67,10 +67,10 @@ def test_a_job_within_a_job_is_sized_anew(tide):
     assert inner() == WAIT
     assert inner("--spin") == {}
     assert inner("--threads", "6") == {**WAIT, **sizes(6)}
-    # What a program of the outer job has changed is the user's.
+    # A variable that a program of the outer job has changed is the user's.
     assert inner("--threads", "6", env={"OMP_NUM_THREADS": "2"}) == \
         {**WAIT, **sizes(6), "OMP_NUM_THREADS": "2"}
-    # What the user had set before, too, also where it is what the outer job would have set.
+    # So is one that the user had set before, also to the value that the outer job would have set.
     mine = {"OMP_NUM_THREADS": "5", "GOMP_SPINCOUNT": "1000"}
     assert inner(outer=mine) == {**mine, "OPENBLAS_THREAD_TIMEOUT": "15"}
     assert inner("--threads", "6", outer=mine) == {**sizes(6), **mine, "OPENBLAS_THREAD_TIMEOUT": "15"}

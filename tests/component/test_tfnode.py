@@ -57,7 +57,7 @@ class Node:
             return answer.status, json.loads(answer.read())
 
     def raw(self, data):
-        """What comes back until the node hangs up."""
+        """Returns all that comes back until the node hangs up."""
         with self.connect() as client:
             client.sendall(data)
             return b"".join(iter(lambda: client.recv(65536), b""))
@@ -418,7 +418,7 @@ def take_request(server):
 
 
 def test_of_many_orders_one_is_on_its_way_and_the_last_one_stays():
-    """Of two at once the older one might come last. The peer is a node that takes its time."""
+    """The older of two at once might come last. The peer is a node that takes its time."""
     line = json.dumps({"role": "ps", "index": 0, "state": "ready", "threads": 4}) + "\n"
     answer = b'{"threads": 1}'
     with socket.create_server(("127.0.0.1", 0)) as server, NodeLinks() as links:

@@ -513,7 +513,7 @@ def test_lent_cores_go_back_when_the_lender_ends(tided):
     controller.order(BORROW, intra=2, job="borrower")
     borrower.target(6)
     owner.end()
-    # By its own right now.
+    # All six are the borrower's own now.
     eventually(lambda: (j := borrower.get())["borrowed"] == 0 and j["target"] == 6)
 
 

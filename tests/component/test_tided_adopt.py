@@ -90,7 +90,7 @@ def test_undone_it_goes_on_with_what_it_began_with(tided, plain):  # noqa: F811
 
 
 def test_adopted_again_while_it_is_being_let_go_of(place, engine, plain):  # noqa: F811
-    """What is seen of it before its own limits are back is no reason to ask without a pause."""
+    """Limits that are not its own yet are no reason to ask without a pause."""
     proxy = Proxy(place.base / "engine.sock", engine.socket)
     daemon = place.daemon("--engine", proxy.path).start()
     box = plain("first")

@@ -292,7 +292,7 @@ def limited(place):
 
 
 def number(path):
-    """What stands in the file; a writer may just have emptied it."""
+    """Returns the number in the file; a writer may just have emptied it."""
     return eventually(lambda: (text := path.read_text().strip()) and int(text))
 
 

@@ -37,7 +37,7 @@ def cap(tided, watts):
 
 
 def quota(box):
-    """What the kernel holds it to, in mcpu; None: nothing."""
+    """Returns its quota in the kernel, in mcpu; None: none."""
     group = box.engine.groups(box.id, "cpu")
     v1 = group / "cpu.cfs_quota_us"
     if v1.exists():

@@ -430,7 +430,7 @@ def three(place, engine, boxes):
 
 @v1_only
 def test_a_daemons_group_weighs_as_its_jobs_do_against_containers(three):
-    """What the files say: an engine's containers together weigh what its parent group does, 1024."""
+    """The files say it: an engine's containers together weigh what its parent group does, 1024."""
     parent = three.group.parent
     assert parent.parent == CPU
     for peer in (three.first, three.second, three.job.peer):

@@ -37,7 +37,7 @@ def table(records):
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """What of a daemon outlives a reboot."""
+    """A daemon's limits, which outlive a reboot."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     return tmp_path / "limits"
 

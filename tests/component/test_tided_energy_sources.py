@@ -64,7 +64,7 @@ def test_what_a_missing_sensor_taught_stands_in_for_it(world):  # noqa: F811
 
 
 def test_packages_that_go_with_the_sensor_leave_the_curve(world):  # noqa: F811
-    """What was learnt beside them is not used without them."""
+    """A factor learnt beside them is not used without them."""
     tree, tided = taught(world, {"intel-rapl:1": 40, "intel-rapl:0": 10}, (20.0, 2.0, 0.0, 0.0), beside=True)
     tided.job()
     assert known(tided)["power"]["basis"] == "measured"

@@ -363,7 +363,7 @@ def test_a_quota_that_cannot_be_lifted_at_once_is_lifted_later(second_write_fail
 
 
 def test_every_fault_is_tried():
-    """By a test of this file, whichever of them run this time."""
+    """A test of this file tries each, whichever of them run this time."""
     texts = [node.value for node in ast.walk(ast.parse(pathlib.Path(__file__).read_text()))
              if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     tried = [re.findall(r"(?:^|,)([a-z-]+):\d+\+?:", text) for text in texts]

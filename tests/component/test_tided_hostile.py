@@ -184,7 +184,7 @@ def test_no_name_pid_or_token_makes_it_another_job(well):
 
 
 def test_forged_credentials_and_descriptors_are_not_taken(well):
-    """What comes beside a message: who it says it is (root may), and files without end."""
+    """A message comes with another's credentials (root may send these), and with files without end."""
     own = job_of(well.tided, well.intruder)
     code = """
 s = connect()

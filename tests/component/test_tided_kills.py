@@ -184,7 +184,7 @@ class Boxes(Scene):
 
 
 def learn(scene):
-    """What an undisturbed daemon makes of each state."""
+    """Notes what an undisturbed daemon makes of each state."""
     scene.daemon.start()
     scene.begin()
     for state in (*scene.states, scene.states[0]):

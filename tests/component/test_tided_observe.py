@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tided tells about what happens: history, events, metrics, and that its description is whole."""
+"""tided tells what happens: history, events, metrics; and the description of its API is whole."""
 import json
 import os
 import pathlib

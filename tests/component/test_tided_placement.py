@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tided does to cores: exclusive sets, weights, quotas, and the division between users."""
+"""Placement of jobs on cores: exclusive sets, weights, quotas, and the division between users."""
 import fcntl
 import os
 import pathlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What matters most of test_tided_containers.py, with podman in Docker's place."""
+"""The most important tests of test_tided_containers.py, with podman in Docker's place."""
 import pytest
 
 from box import boxes, connected, real_engine, tided  # noqa: F401, fixtures too

@@ -297,7 +297,7 @@ class Stream:
         assert self.observer.moments > steps
 
     def tell(self, step):
-        """What led to it."""
+        """Tells what led to a failure."""
         return "\n".join((f"order {step}: {self.observer.wrong}", "last orders:", *self.story,
                           "what was seen:", *map(str, self.observer.story),
                           *map(str, self.daemon.jobs()), self.daemon.log.read_text()[-3000:]))
@@ -316,7 +316,7 @@ class Stream:
         eventually(self.agreed)
 
     def agreed(self):
-        """What tided says is what there is."""
+        """Whether tided says what is there."""
         for worker in self.jobs:
             job, seen = self.job(worker), worker.look()
             alone = job["placement"] == "exclusive"

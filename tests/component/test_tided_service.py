@@ -161,7 +161,7 @@ def test_without_a_file_sighup_ends_it_as_a_closed_terminal_does(place):
 # ---- systemd ----
 
 class Manager:
-    """What systemd is to a service: the socket that it reports to."""
+    """A service's systemd: the socket that it reports to."""
 
     def __init__(self, folder):
         self.path = folder / "notify"
@@ -453,7 +453,7 @@ MAY_ON_A_USERS = {
     "other":               "-    -       -   -     -    -   -      -      -     -       -        -",
     "other, admin":        "-    -       -   -     -    -   -      -      -     -       -        -",
 }
-# What the daemon says to who may: there is no such container, no engine, and no adopted job.
+# Errors that only callers with the right see: there is no such container, no engine, and no adopted job.
 GRANTED = {"adopt": (404, 503), "release": (409,)}
 
 
@@ -576,7 +576,7 @@ def test_the_group_is_looked_up_again_at_a_reload(place, public_dir):
 
 @root_only
 def test_a_containers_socket_takes_no_orders_and_hears_nobody_from_outside(place):
-    """Who lives in it is heard: test_tided_containers.py. Who only has the directory is not."""
+    """Processes in it are heard: test_tided_containers.py. Those that only have the directory are not."""
     engine = Engine("docker")
     try:
         engine.start().make_image()

@@ -163,7 +163,7 @@ def test_minima_and_exclusive_cores_count_up_to_the_share(place):
 
 
 def weights(tided):
-    """Of each job, as the kernel was told."""
+    """Returns each job's weight, as the kernel was told."""
     return {m[1]: int(m[2])
             for m in re.finditer(r'^tide_job_cpu_weight\{job="(j\d+)".*\} (\d+)$', tided.metrics(), re.M)}
 
@@ -234,7 +234,7 @@ def test_a_pin_that_is_released_grants_nothing_any_more(tided, release):
 # ---- loans ----
 
 def order(tided, uid, verb, job, n=0):
-    """By the user's own controlling program; the text of the answer, if there is any."""
+    """An order of the user's own controlling program; returns the answer's text, if there is any."""
     status, text = call(tided, uid, ("agent", control(verb, intra=n, job=job.id).hex()))[0]
     assert status >= 0, text
     return text

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may switch what: the table of docs/permissions.md, row by row, with relays on a real broker. Nothing that must stay
-on goes off, whatever fails."""
+"""The right to switch: the table of docs/permissions.md, row by row, with relays on a real broker. Nothing that must
+stay on goes off, whatever fails."""
 import time
 import uuid
 

@@ -30,7 +30,7 @@ def program(run):  # noqa: F811
 
 
 def plain(*words):
-    """What a training without the agent says."""
+    """The words of a training without the agent."""
     return programs.plain(TORCH_PYTHON, WORK, *words)
 
 

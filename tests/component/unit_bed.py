@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of tide-power share: the program with a configuration, a parent that reads and stores, brokers."""
+"""The bed of tide-power's tests: the program with a configuration, a parent that reads and stores, brokers."""
 import json
 import os
 import pathlib
@@ -131,7 +131,7 @@ def program(build_dir):
 
 @pytest.fixture
 def bed(tmp_path, program):
-    """What ends with the test: bed.broker(), bed.unit(text), bed.parent(broker), bed.keep(thing)."""
+    """Makes what ends with the test: bed.broker(), bed.unit(text), bed.parent(broker), bed.keep(thing)."""
     class Bed:
         things = []
 

@@ -29,7 +29,7 @@ def share(usual, soak):
 
 
 class Seen(NamedTuple):
-    """What the kernel says of a job at one moment."""
+    """A job as the kernel shows it at one moment."""
     cores: frozenset  # of all its threads
     active: int  # of its threads
     quota: int  # in whole cores, at least one; 0: none
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 def cores_of(text):
-    """Of a list as the kernel writes it: "0-2,5"."""
+    """The CPUs of a list as the kernel writes it: "0-2,5"."""
     found = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -69,7 +69,7 @@ def whole_cores(quota_us, period_us=100000):
 
 
 def affinity(pid):
-    """Of each of its threads, as the kernel says."""
+    """Each thread's CPUs, as the kernel says."""
     seen = set()
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         try:

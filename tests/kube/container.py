@@ -21,7 +21,7 @@ def has_cpu_groups():
 
 
 class CpuGroup:
-    """Of one container. Limits and requests become quota and shares, as with kubelet."""
+    """A container's control group. Limits and requests become quota and shares, as with kubelet."""
 
     def __init__(self, path, period_us=PERIOD_US):
         self.path, self.period_us = CPU / path, period_us
@@ -130,7 +130,7 @@ class Container:
 
     @property
     def pid(self):
-        """Of its first process, as this machine numbers it; None when it has none (any more)."""
+        """Its first process, as this machine numbers it; None when it has none (any more)."""
         try:
             children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
             return int(children.read_text().split()[0])

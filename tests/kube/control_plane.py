@@ -27,7 +27,7 @@ from scratch import Scratch
 
 HERE = pathlib.Path(__file__).resolve().parent
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-# By default they ask 20 and 50 times a second at most: a thousand new nodes take minutes then.
+# Their default limit is 20 and 50 requests a second: a thousand new nodes take minutes then.
 EAGER = ("--kube-api-qps=500", "--kube-api-burst=1000")
 PORTS = range(20000, 32000)  # below those that the kernel gives to clients
 
@@ -354,7 +354,7 @@ class ControlPlane:
         return path
 
     def token(self, account, namespace="default", audience=None, pod=None, seconds=3600):
-        """Of a service account, as kubelets get them for pods. @pod: the object that it is bound to."""
+        """Makes a token of a service account, as kubelets get them for pods. @pod: the object that it is bound to."""
         spec = {"expirationSeconds": seconds, "audiences": [audience] if audience else []}
         if pod:
             spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod",
@@ -370,13 +370,13 @@ class ControlPlane:
         return context
 
     def client(self, user="admin", groups=None, token=None, timeout=2 * GUARD_S):
-        """Who asks as this user, or as the one of the token."""
+        """A client that asks as this user, or as the one of the token."""
         return Client(self.address.ip, self.port, lambda: (
             ssl.create_default_context(cafile=self.pki.ca) if token else self.context(user, groups)),
             token, timeout)
 
     def server_context(self, name, hosts):
-        """Of a server of the test's own, which asks its clients for their certificates."""
+        """The context of a server of the test's own, which asks its clients for their certificates."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.pki.issue(name, name, hosts=hosts))
         context.load_verify_locations(self.pki.ca)
@@ -384,7 +384,7 @@ class ControlPlane:
         return context
 
     def kubectl(self, *words, input=None, check=True, config=None):
-        """What it prints. Fails the test when it fails, unless told not to."""
+        """Returns its output, or fails the test. Without @check: (status, output, errors)."""
         done = subprocess.run(
             [tools_folder() / "kubectl", *words], input=input, capture_output=True, text=True,
             timeout=2 * GUARD_S, env={"PATH": os.environ["PATH"], "HOME": str(self.folder),
@@ -393,6 +393,6 @@ class ControlPlane:
         return done.stdout if check else (done.returncode, done.stdout, done.stderr)
 
     def token_claims(self, token):
-        """What stands in a token, unverified."""
+        """Returns the claims in a token, unverified."""
         part = token.split(".")[1]
         return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))

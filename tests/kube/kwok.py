@@ -156,6 +156,6 @@ class Kwok:
 
 
 def each(function, items):
-    """Of many objects, by several threads: the API server's answers are what takes time."""
+    """Calls it for many objects in several threads: the API server's answers are what takes time."""
     with concurrent.futures.ThreadPoolExecutor(WRITERS) as pool:
         return list(pool.map(function, items))

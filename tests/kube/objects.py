@@ -4,7 +4,7 @@ from daemon import eventually
 
 
 def pod(name, *command, cpu="100m", container=None, **spec):
-    """Of one container; more of it in @container, more of the pod in keywords."""
+    """Returns a pod of one container; more of it in @container, more of the pod in keywords."""
     resources = {"requests": {"cpu": cpu, "memory": "16Mi"}, "limits": {"cpu": cpu, "memory": "16Mi"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
         "restartPolicy": "Never", "terminationGracePeriodSeconds": 5,
@@ -41,7 +41,7 @@ class Pods:
         return eventually(lambda: self.condition(name, "Ready").get("status") == str(ready))
 
     def state(self, name):
-        """That of its first container."""
+        """Returns the state of its first container."""
         statuses = self.get(name)["status"].get("containerStatuses")
         return statuses[0]["state"] if statuses else {}
 

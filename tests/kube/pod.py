@@ -56,7 +56,7 @@ class Run:
         self.probers = [Prober(self, kind).start() for kind in Prober.KINDS if kind in self.spec]
 
     def apply(self, resources):
-        """Of requests and limits, the processor's alone: memory is counted and not limited."""
+        """Applies requests and limits of the processor alone: memory is counted and not limited."""
         self.resources = resources
         if self.group:
             limits = podspec.mcpu(resources.get("limits", {}).get("cpu"))
@@ -168,7 +168,7 @@ class PodRun:
         self.runner.forget(self)
 
     def linger(self):
-        """Of a pod that has ended by itself the network stays a moment, as with kubelet: whoever
+        """Keeps the network of a pod that has ended by itself for a moment, as kubelet does: whoever
         calls it is refused at first."""
         end = time.monotonic() + LINGER_S
         while not (self.gone or self.dropped or self.deleting()) and time.monotonic() < end:
@@ -376,7 +376,7 @@ class PodRun:
         return code == 200
 
     def confirm(self):
-        """That nothing of it is left; whether the API has heard it."""
+        """Says that nothing of it is left; returns whether the API has heard it."""
         try:
             code, _ = self.runner.client.api("DELETE", self.path, {
                 "gracePeriodSeconds": 0, "preconditions": {"uid": self.uid}})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pod's specification means to the runner: quantities, environment, volumes."""
+"""A pod's specification as the runner takes it: quantities, environment, volumes."""
 import base64
 import datetime
 import os
@@ -13,7 +13,7 @@ RENEW_AT = 0.8  # of a token's life, as kubelet does
 
 
 class NotYet(Exception):
-    """What the pod needs is not there; its text says what."""
+    """Something that the pod needs is not there; the text says what."""
 
 
 def mcpu(quantity):

@@ -154,7 +154,7 @@ class Runner:
         return pod_run.runs[container_name or next(iter(pod_run.runs))]
 
     def log(self, name, container_name=None):
-        """What a container of a pod that is there has printed."""
+        """Returns the output of a container of a pod that is there."""
         run = self.run_of(name, container_name)
         path = run.pod_run.folder / f"{run.name}.log"
         return path.read_text(errors="replace") if path.exists() else ""

@@ -41,7 +41,7 @@ spec:
 
 
 def through(proxy, plane, token=None):
-    """Who asks through the proxy: admin, or a token."""
+    """A client that asks through the proxy: as admin, or with a token."""
     return Client(proxy.ip, proxy.port, plane.admin.make_context, token)
 
 

@@ -142,7 +142,7 @@ def test_little_is_kept_for_who_is_not_known(plane, namespace, channel):
     assert Chief(channel, token, namespace).post(large(100_000))[0] == 503
     client = Chief(channel, token, namespace)  # its token is known now
     assert client.post(large(100_000))[0] == 200
-    # Of a known one, too, there is an end to it; but not for reports as they usually are.
+    # Large reports of a known token have a limit, too; usual ones are taken beyond it.
     # The last that was given up leaves less room than one of these has, and that is less than `full`.
     half = [Chief(channel, token, namespace).connection for _ in range(180)]
     for connection in half:

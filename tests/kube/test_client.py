@@ -90,7 +90,7 @@ def put_many(plane, namespace, count, start=0):
 
 
 class Model:
-    """What a consumer knows; fails on a repeated or impossible change."""
+    """The objects that a consumer knows; fails on a repeated or impossible change."""
 
     def __init__(self):
         self.objects, self.used = {}, 0

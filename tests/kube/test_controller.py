@@ -81,7 +81,7 @@ def until_ready(plane, namespace, count, name="job"):
 
 
 def completed(plane, *words):
-    """What kubectl offers for the last one, as it does for a shell."""
+    """Returns kubectl's offers for the last one, as a shell gets them."""
     status, out, _ = run_kubectl(plane, "__complete", "tide", *words)
     assert status == 0 and out.splitlines()[-1] == ":4", out
     return [line.split("\t")[0] for line in out.splitlines()[:-1]]

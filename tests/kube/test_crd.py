@@ -105,7 +105,7 @@ def test_scale_pins_and_gives_back(crd, etjs, namespace):
 
 
 def written(etj):
-    """What the controller would write of it."""
+    """The objects that the controller would write for it."""
     done = subprocess.run([BUILD / "tests/unit/kube_print"], input=json.dumps(etj), text=True,
                           capture_output=True, timeout=30)
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ from program import TORCH_PYTHON
 
 KEY = {"x86_64": "agent-amd64"}.get(platform.machine(), "agent-arm64")
 PRELOAD = "/opt/threadtide/$LIB/libtide-agent.so"
-# What Pod Security's `restricted` wants of a pod.
+# Settings that Pod Security's `restricted` wants of a pod.
 RESTRICTED = {"runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalation": False,
               "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}
 
@@ -101,7 +101,7 @@ def test_it_says_when_its_authority_ends(cluster, injector):
 
 
 def test_an_authority_of_which_people_told_stays_until_it_ends(cluster, injector, tmp_path):
-    """Of 400 days. Another one would be served at once, and the API server hear of it from nobody."""
+    """It lasts 400 days. Another one would be served at once, and nobody would tell the API server."""
     subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "400", "-subj",
                     "/CN=old", "-keyout", tmp_path / "ca.key", "-out", tmp_path / "ca.crt"], check=True, capture_output=True)
     secrets = f"/api/v1/namespaces/{SPACE}/secrets"

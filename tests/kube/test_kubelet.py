@@ -74,7 +74,7 @@ def make_image(path, pause):
 
 
 def add_needed(folder, file, source):
-    """What a file needs besides what lies beside it in @source."""
+    """Copies what a file needs besides what lies beside it in @source."""
     needed = subprocess.run(["ldd", file], capture_output=True, text=True, check=True,
                             env={**os.environ, "LD_LIBRARY_PATH": str(source)}).stdout
     for path in re.findall(r"=> (/\S+) ", needed):
@@ -146,7 +146,7 @@ class Machine:
             print(line, end="", file=sys.stderr)
 
     def cpu_max(self, pod):
-        """Of the pod's containers and of itself, all that was seen."""
+        """All values that were seen for the pod's containers."""
         found = (re.fullmatch(rf"cpu\.max {pod['metadata']['uid']} (.+)", line) for line in self.lines)
         return [match[1] for match in found if match]
 
@@ -435,7 +435,7 @@ def test_cores_and_threads_of_a_worker_that_trains_follow_each_other(
                      "deletionTimestamp" not in p["metadata"] and p["status"].get("podIP")), None)
 
     def cores():
-        """What the kernel lets the worker have, in thousandths."""
+        """The cores that the kernel lets the worker have, in thousandths."""
         pod = worker()
         seen = machine.cpu_max(pod) if pod else []
         return int(seen[-1].split()[0]) // 100 if seen and not seen[-1].startswith("max") else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people install: the plain manifests and the Helm chart, on a real API server."""
+"""The manifests that people install: the plain ones and the Helm chart, on a real API server."""
 import base64
 import json
 import os
@@ -168,7 +168,7 @@ def test_what_the_account_makes_is_a_trainings_and_has_no_more_rights_than_that(
 
 
 def webhooks_authority(plane):
-    """What the API server trusts: the authority that the injector has in its Secret."""
+    """Checks that the API server trusts the authority in the injector's Secret; returns its data."""
     hooks = plane.must("GET", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/tide-inject")["webhooks"]
     secret = plane.must("GET", "/api/v1/namespaces/threadtide/secrets/tide-inject-ca")
     assert {h["clientConfig"]["caBundle"] for h in hooks} == {secret["data"]["ca.crt"]} and secret["data"]["ca.key"]

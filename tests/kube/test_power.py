@@ -106,7 +106,7 @@ def notes(plane, node=NODE):
 
 
 def cores(plane):
-    """What the node's annotation allows, None without one."""
+    """The cores that the node's annotation allows, None without one."""
     text = notes(plane).get(CPU)
     assert text is None or text.endswith("m")
     return text and int(text[:-1]) / 1000

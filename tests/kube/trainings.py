@@ -144,7 +144,7 @@ class Job:
         run.container.signal(signal.SIGKILL)
 
     def tell(self):
-        """What helps to understand it, when something did not come to be."""
+        """Prints what helps to understand it, when something did not come to be."""
         for node in self.stage.nodes.values():
             for run in list(node.pods.values()):
                 print(f"---- {run.name}", *(p.read_text(errors="replace")[-2500:]
@@ -153,7 +153,7 @@ class Job:
               kubectl(self.plane, self.namespace, "explain", self.name)[1], *self.resizes(), sep="\n")
 
     def resizes(self):
-        """Of each pod of the namespace: what it is to have, what it has, what kubelet says about it; and the events."""
+        """Yields what each pod of the namespace is to have, what it has, what kubelet says about it; and the events."""
         for pod in self.plane.must("GET", self.pods.path)["items"]:
             yield json.dumps({
                 "pod": pod["metadata"]["name"], "phase": pod["status"].get("phase"),

@@ -44,7 +44,7 @@ def later():
 
 @pytest.fixture(scope="session")
 def again():
-    """What the second making of the same commit gave."""
+    """The folder of the second making of the same commit."""
     return BUILD.with_name(BUILD.name + "-again")
 
 

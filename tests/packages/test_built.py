@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the packages, without installing them."""
+"""The packages' content, without installing them."""
 import gzip
 import hashlib
 import json

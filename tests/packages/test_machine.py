@@ -33,7 +33,7 @@ def needs(packages):
 
 
 def make_disk(out, packages):
-    """What vm.py boots from, in @out."""
+    """Makes in @out what vm.py boots from."""
     with tempfile.TemporaryDirectory(dir=out) as name:
         kernel, root = pathlib.Path(name, "kernel"), pathlib.Path(name, "root")
         kernel.mkdir(), root.mkdir(mode=0o755)

@@ -13,7 +13,7 @@ from conftest import NAMES, ROOT
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="makes root file systems")
 WAIT_S = 30
 MINUTE_S = 60
-# What any package leaves: dpkg's and apt's own books, and copies of accounts before a change.
+# Files that any package leaves: dpkg's and apt's own books, and copies of accounts before a change.
 BOOKS = re.compile(r"/(proc|sys|dev|run|packages|tmp/apt|var/log|var/lib/(dpkg|apt|systemd/deb-systemd-helper)|var/cache)(/|$)"
                    r"|/etc/(passwd|group|shadow|gshadow|subuid|subgid)-$|/etc/\.pwd\.lock$|/etc/ld\.so\.cache$|\.pyc$|/__pycache__$")
 

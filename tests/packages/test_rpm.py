@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What dist/rpm/threadtide.spec makes of the tree, as far as Debian's rpm tells."""
+"""The packages that dist/rpm/threadtide.spec makes of the tree, as far as Debian's rpm tells."""
 import re
 import shutil
 import subprocess

@@ -19,7 +19,7 @@ import plant_draw  # noqa: E402
 
 
 def missing():
-    """What the rig needs and this machine does not have; empty: nothing."""
+    """Returns what the rig needs and this machine does not have; empty: nothing."""
     paho = subprocess.run([SYSTEM_PYTHON, "-c", "import paho.mqtt.client"], capture_output=True, check=False)
     return [name for name in ("mosquitto", "mosquitto_sub", "mosquitto_pub")
             if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")] + \

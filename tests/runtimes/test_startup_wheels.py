@@ -14,8 +14,8 @@ CORES = len(os.sched_getaffinity(0))
 COMMS = 'comms = [open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task")]'
 POOLS = 'from threadpoolctl import threadpool_info; api = {i["internal_api"]: i["num_threads"] for i in threadpool_info()}'
 
-# What prints the size of the pool, and its greatest size on this machine (None: any). The agent makes ONNX Runtime's
-# pools as large as they may ever be, which is the machine's size if nobody says less.
+# Code that prints the size of the pool, and its greatest size on this machine (None: any). The agent makes ONNX
+# Runtime's pools as large as they may ever be, which is the machine's size if nobody says less.
 GROWS = {"onnxruntime"}
 RUNTIMES = {
     "polars": ("import polars; print(polars.thread_pool_size())", None),

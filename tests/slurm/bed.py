@@ -51,7 +51,7 @@ PartitionName=own Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 PartitionName=shared Nodes=n1 OverSubscribe=FORCE:2 MaxTime=INFINITE State=UP
 """
 
-# Of each machine: a /tmp of its own, in which what the tests need of the real one is where it was.
+# Each machine has a /tmp of its own, in which what the tests need of the real one is where it was.
 PRIVATE = r"""
 set -e
 mount --make-rprivate /

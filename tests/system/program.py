@@ -33,7 +33,7 @@ def tensorflow_pythons():
 
 
 def is_newest(python):
-    """Of the versions to test with."""
+    """Whether it is the newest to test with."""
     return python == tensorflow_pythons()[0]
 
 

@@ -17,7 +17,7 @@ from threadtide.tensorflow import checkpoint  # noqa: E402
 
 
 class Variable:
-    """What a snapshot has of one, and its value."""
+    """A variable as a snapshot has it, and its value."""
 
     name = "weight#1"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program may do around its steps, and what it is told: one training in this process.
+"""The program's own work around its steps, and what it is told: one training in this process.
 
 All tests share the cluster and the coordinator; each makes variables and optimizers of its own.
 """
@@ -158,7 +158,7 @@ X, Y = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[3.0], [8.0]], 
 
 
 def check_model(model, directory):
-    """What Keras' methods give for the initial weights."""
+    """Checks Keras' methods with the initial weights."""
     assert model.predict(X, verbose=0).tolist() == [[3.0], [7.0]]
     assert model.evaluate(X, Y, verbose=0, return_dict=True)["mae"] == 0.5
     model.save(directory / "model.keras")
@@ -357,7 +357,7 @@ def test_a_training_goes_on_whose_checkpoints_cannot_be_written(bed, tmp_path, m
     told = coordinator.report()
     assert told["checkpoint_step"] == coordinator.step and "Not a dir" in told["checkpoint_error"]
     bed.done(step, batch)
-    # What the program assigns between its steps is lost no more than they are.
+    # The program's assignments between its steps are lost no more than the steps are.
     sgd.learning_rate = 0.5
     sums.assign_add(more)
     more += 10.0

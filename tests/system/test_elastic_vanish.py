@@ -43,7 +43,7 @@ class Machines:
         enter = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
         node = self.nodes.start(role, wrapper=enter, host=address)[0]
         self.holders[role, node.index] = holder, address
-        # What is sent to a machine that is gone is sent; nobody says that there is no such address.
+        # Packets to a machine that is gone are sent; nobody says that there is no such address.
         link = subprocess.run([*enter, "ip", "-json", "link", "show", "eth0"], check=True,
                               capture_output=True).stdout
         subprocess.run(["ip", "neigh", "replace", address, "lladdr", json.loads(link)[0]["address"],

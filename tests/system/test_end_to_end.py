@@ -82,7 +82,7 @@ def busy(program):
 
 
 def stock_losses(n):
-    """Of one thread on one core; the MLP's are the same bits with any number of threads."""
+    """Losses of one thread on one core; the MLP's are the same bits with any number of threads."""
     with Program(TF, clean_env(), ["taskset", "-c", str(CORES[0])]) as program:
         program.load(1, intra=1, inter=1)
         program.call("model", name="mlp", guard_s=120)
@@ -151,7 +151,7 @@ class Container(Program):
         self.pid, self.group = answer["State"]["Pid"], engine.groups(answer["Id"], "cpuset")
 
     def cores(self):
-        """What the kernel lets its threads run on, by its control group and by themselves."""
+        """The CPUs that its control group and all its threads may use; None while these differ."""
         v2 = self.group / "cpuset.cpus.effective"
         group = (v2 if v2.exists() else self.group / "cpuset.cpus").read_text().strip()
         threads = {line.split()[1] for tid in self.intra

@@ -148,7 +148,7 @@ class Training:
         return float(self._step(self.x, self.y))
 
     def digest(self):
-        """Of every bit that was computed: the weights, and what the model makes of its input."""
+        """Hashes every bit that was computed: the weights, and what the model makes of its input."""
         made = [*self.weights, self.forward(self.x, self.weights)]
         return hashlib.sha256(b"".join(m.numpy().tobytes() for m in made)).hexdigest()
 
@@ -325,7 +325,7 @@ class Program:
         return signals_seen
 
     def op_parallelism(self):
-        """What TensorFlow's own code is told: GetPerThreadMaxParallelism()."""
+        """TensorFlow's own code is told this number: GetPerThreadMaxParallelism()."""
         return ctypes.CDLL(None)._ZN10tensorflow26GetPerThreadMaxParallelismEv()
 
     def op_exit(self, how):

@@ -126,13 +126,13 @@ def told():
 
 
 def answered():
-    """What a call of fake_mkl.c has been answered."""
+    """The number that fake_mkl.c is answered in a product."""
     product()
     return library.last_number()
 
 
 def variable():
-    """What libblas.so.3 of BLIS has as its number: the 64-bit word after four bytes of gcc's code that copies it."""
+    """Returns BLIS's number in libblas.so.3; four bytes of gcc's code that copies it lead to its place."""
     code = ctypes.string_at(ctypes.cast(library.dgemm_, ctypes.c_void_p).value - 100_000, 100_000)
     place = code.index(b"\x66\x0f\x6f\x05", code.index(b"\x48\x89\xef\x0f\x11\x03") - 8)
     start = ctypes.cast(library.dgemm_, ctypes.c_void_p).value - 100_000 + place + 8

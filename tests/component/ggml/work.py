@@ -119,7 +119,7 @@ def results(until=lambda: not lines.empty()):
 
 
 def child():
-    """What happens in the child of a fork: one thread, since OpenMP's others are not there."""
+    """Computes in the child of a fork: with one thread, since OpenMP's others are not there."""
     pid = os.fork()
     if pid == 0:
         copy.backend_cpu_set_n_threads(copy.backend, 1)

@@ -22,7 +22,7 @@ def attach():
 
 
 def cell(code):
-    """What it prints or comes to, or the name of its exception."""
+    """Returns what it prints or comes to, or the name of its exception."""
     said = []
 
     def hear(message):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What workers compute, with NumPy, PyTorch and scikit-learn; a module of its own, which their processes import."""
+"""The work of workers, with NumPy, PyTorch and scikit-learn; a module of its own, which their processes import."""
 import os
 
 

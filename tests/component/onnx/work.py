@@ -154,7 +154,7 @@ def seen():
 
 
 def complaint(*words, **named):
-    """What is said of a call with these arguments."""
+    """The exception of a call with these arguments, without addresses."""
     try:
         main_session._sess.run(*words, **named)
     except Exception as error:

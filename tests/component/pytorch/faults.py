@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What programs do to themselves: signals without end, exceptions in the middle of a step, other interpreters, other libraries."""
+"""Faults of a program's own making: endless signals, exceptions amid a step, other interpreters, other libraries."""
 import os
 import signal
 import sys

@@ -59,7 +59,7 @@ def checkpointed():
 
 
 def step(run=lambda: net(x)):
-    """Of a training."""
+    """A step of a training."""
     outputs = run()
     outputs.square().mean().backward()
     return outputs
