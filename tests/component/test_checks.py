@@ -500,9 +500,9 @@ def test_comments_open_with_their_subject():
     """Bare words in a noun's place cost readers a second look: HACKING's words, kept where they are kept today."""
     bare = re.compile(r'(?:\A|(?<=\n))[ \t]*(?:/\*+\s*(?:\*[ \t]*)?|"""|#[ \t]+)(?:Of|Who|Whom|That|By|What)\b.*')
     goes_on = re.compile(r"\n[ \t]*#[^\n]*\n\Z")
-    assert bare.search("/*\n * Of the number") and not bare.search("/* Offers */")
+    assert bare.search("/*\n * Of the number") and bare.search('    """What a') and not bare.search("/* Offers */")
     kept = [(folder, "*.[ch]") for folder in ("src", "include", "tests", "fuzz", "bench", "examples")]
-    kept += [(folder, "*.py") for folder in ("python", "scripts", "demo")]
+    kept += [(folder, "*.py") for folder in ("tests", "bench", "python", "scripts", "demo")]
     found = [f"{file.relative_to(ROOT)}: {match[0].strip()}" for folder, kind in kept
              for file in sorted((ROOT / folder).rglob(kind)) for match in bare.finditer(file.read_text())
              if not goes_on.search(match.string, 0, match.start())]
