@@ -2,6 +2,7 @@
 #include "agent/gate/gate.h"
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/slice.h"
 
 #include <errno.h>
@@ -239,11 +240,6 @@ uint64_t gate_passes(const struct gate *gate)
     return passes;
 }
 
-static uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 void gate_measure(const struct gate *gate, uint64_t sent_ns, uint64_t received_ns,
                   struct gate_timing *ret_timing)
 {
@@ -265,12 +261,12 @@ void gate_measure(const struct gate *gate, uint64_t sent_ns, uint64_t received_n
         if (placed <= received_ns)
             continue; /* this command did not move the worker */
         if (id >= limit && arrived > received_ns) {
-            begin = max_u64(sent_ns, arrived);
-            t.longest_ns = max_u64(t.longest_ns, arrived - received_ns);
-            t.closure_end_ns = max_u64(t.closure_end_ns, arrived);
+            begin = larger_u64(sent_ns, arrived);
+            t.longest_ns = larger_u64(t.longest_ns, arrived - received_ns);
+            t.closure_end_ns = larger_u64(t.closure_end_ns, arrived);
         }
-        t.placed_ns = max_u64(t.placed_ns, placed);
-        t.lag_ns = max_u64(t.lag_ns, placed - begin);
+        t.placed_ns = larger_u64(t.placed_ns, placed);
+        t.lag_ns = larger_u64(t.lag_ns, placed - begin);
     }
     *ret_timing = t;
 }

@@ -2,6 +2,7 @@
 #include "sim/input/recording.h"
 
 #include "base/cleanup.h"
+#include "base/minmax.h"
 #include "policy/model/fit.h"
 #include "sim/input/jobspec.h"
 
@@ -48,17 +49,6 @@ struct analysis {
     double waste;
     uint32_t *table; /* by the fit, for 1 … cores; NULL: at most one count was seen */
 };
-
-/* Avoids libm, which `tide` would have to load on each start. */
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
-static double smaller(double a, double b)
-{
-    return a < b ? a : b;
-}
 
 /* ---- looks ----------------------------------------------------------------------------------- */
 
@@ -111,7 +101,7 @@ static double alone(double time, double cpu, double wait)
 {
     double threads = time > 0 ? (cpu + wait) / time : 0;
 
-    return time - wait / larger(1, threads);
+    return time - wait / larger_double(1, threads);
 }
 
 /* ---- analysis -------------------------------------------------------------------------------- */
@@ -136,7 +126,7 @@ static double pace(const struct recording_job *job, size_t from, size_t to)
 {
     struct stretch s = between(&job->look[from], &job->look[to]);
 
-    return s.done / larger(s.alone_s, s.time_s / 1000);
+    return s.done / larger_double(s.alone_s, s.time_s / 1000);
 }
 
 /* Time in a queue was the policy's doing; a replay has a queue of its own. */
@@ -149,8 +139,8 @@ static uint64_t begun_ns(const struct recording_job *job)
 static void add_beside(struct analysis *a, const struct stretch *s, double rate, double busy)
 {
     double work_s = s->done / rate;
-    double rest_s = larger(0, s->alone_s - work_s);
-    double busy_s = smaller(rest_s, larger(0, s->cpu_s - work_s * busy));
+    double rest_s = larger_double(0, s->alone_s - work_s);
+    double busy_s = smaller_double(rest_s, larger_double(0, s->cpu_s - work_s * busy));
 
     a->start_s += busy_s;
     a->idle_s += rest_s - busy_s;
@@ -168,10 +158,10 @@ static void find_start(const struct recording_job *job, struct analysis *a, uint
     struct recording_look end = job->look[job->looks - 1];
     size_t looks = a->last - a->first < PACE_LOOKS ? a->last - a->first : PACE_LOOKS;
     double least = pace(job, a->first, a->last) / 2; /* a stall does not count as a pace */
-    double tail = larger(least, pace(job, a->last - looks, a->last));
+    double tail = larger_double(least, pace(job, a->last - looks, a->last));
     struct stretch before = between(&begun, first), work = between(first, last), after;
-    double head = larger(least, pace(job, a->first, a->first + looks));
-    double busy = work.cpu_s / larger(work.alone_s, work.time_s / 1000), unseen;
+    double head = larger_double(least, pace(job, a->first, a->first + looks));
+    double busy = work.cpu_s / larger_double(work.alone_s, work.time_s / 1000), unseen;
 
     if (!job->early)
         add_beside(a, &before, head, busy);
@@ -182,8 +172,8 @@ static void find_start(const struct recording_job *job, struct analysis *a, uint
         add_beside(a, &after, tail, busy);
         unseen = 0;
     }
-    a->missing =
-        ((double)(end.done - base) + larger(0, unseen) * tail) / (double)(last->done - first->done);
+    a->missing = ((double)(end.done - base) + larger_double(0, unseen) * tail) /
+                 (double)(last->done - first->done);
 }
 
 /*
@@ -334,7 +324,7 @@ static double speedup(const struct analysis *a, uint32_t threads)
 /* Returns Amdahl's fraction with which a job keeps @busy of @threads cores busy. */
 static double fraction_of(double busy, uint32_t threads)
 {
-    double speed = smaller(larger(busy, 1), threads);
+    double speed = smaller_double(larger_double(busy, 1), threads);
 
     return threads == 1 ? GUESS : (1 - 1 / speed) / (1 - 1.0 / threads);
 }
@@ -383,8 +373,8 @@ static void find_waste(struct analysis *a)
                  (1 - 1.0 / c->threads);
         time += c->time_s;
     }
-    a->idle = smaller(IDLE_MOST, larger(0, 1 - busy_one));
-    a->waste = time > 0 ? larger(0, waste / time) : 0;
+    a->idle = smaller_double(IDLE_MOST, larger_double(0, 1 - busy_one));
+    a->waste = time > 0 ? larger_double(0, waste / time) : 0;
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
@@ -397,7 +387,7 @@ static json_t *rounded(double value, double digits)
 
 static json_t *seconds(double s)
 {
-    return rounded(larger(0, s), 1e3);
+    return rounded(larger_double(0, s), 1e3);
 }
 
 static void put(json_t *object, const char *key, int64_t value, int64_t usual)
@@ -469,12 +459,12 @@ static json_t *view_working(const struct recording_job *job, const struct analys
 {
     json_t *view = view_terms(job, zero_ns);
 
-    json_object_set_new(view, "work", seconds(larger(MOMENT, work(a))));
+    json_object_set_new(view, "work", seconds(larger_double(MOMENT, work(a))));
     json_object_set_new(view, "speedup", view_speedup(a, job, cores, curves));
     json_object_set_new(view, "start_work", seconds(a->start_s));
     json_object_set_new(view, "start_cost", seconds(a->idle_s));
     if (a->waste >= 0.001)
-        json_object_set_new(view, "waste", rounded(smaller(a->waste, 1000), 1e3));
+        json_object_set_new(view, "waste", rounded(smaller_double(a->waste, 1000), 1e3));
     if (a->idle >= 0.001)
         json_object_set_new(view, "idle", rounded(a->idle, 1e3));
     if (!job->sized)
@@ -490,7 +480,7 @@ static json_t *view_rigid(const struct recording_job *job, double alone_s, doubl
     uint32_t request = busy > 1 ? (uint32_t)(busy + 0.5) : 1;
     json_t *view = view_terms(job, zero_ns);
 
-    json_object_set_new(view, "work", seconds(larger(MOMENT, alone_s * request)));
+    json_object_set_new(view, "work", seconds(larger_double(MOMENT, alone_s * request)));
     json_object_set_new(view, "speedup", json_integer(1));
     json_object_set_new(view, "malleability", json_string("rigid"));
     json_object_set_new(view, "request", json_integer(request));

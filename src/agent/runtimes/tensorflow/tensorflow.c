@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/minmax.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -143,7 +144,7 @@ uint32_t pool_target(const struct pool *pool, const struct agent_target *target)
 
     if (k == 0) /* no target is set: use the program's own number, else the limit */
         k = pool->sized_by_default ? limit_threads(target->allowed_mcpu) : pool->stock;
-    return min_u32(k, pool->built);
+    return (uint32_t)smaller(k, pool->built);
 }
 
 void pool_cut(struct pool *pool, const struct agent_target *target)
@@ -261,7 +262,7 @@ static bool all_blocked(struct pool *pool, uint32_t limit)
 
 static void pool_watch(struct pool *pool, uint64_t now_ns)
 {
-    uint32_t limit = min_u32(pool->wanted + pool->extra, pool->built);
+    uint32_t limit = (uint32_t)smaller(pool->wanted + pool->extra, pool->built);
     uint64_t passes = gate_passes(&pool->gate);
     bool blocked = limit < pool->built && passes == pool->last_passes && all_blocked(pool, limit);
 

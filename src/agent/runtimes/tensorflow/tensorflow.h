@@ -67,11 +67,6 @@ extern struct pool pools[POOLS_MAX];
 extern _Atomic unsigned pools_used; /* high-water mark */
 extern pthread_mutex_t pools_lock;  /* guards pools[]; never held while the program's code runs */
 
-static inline uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The real function behind a hook, looked up once from the caller's point of view. */
 #define TF_REAL(type, symbol)                                                                      \
     ({                                                                                             \

@@ -22,6 +22,7 @@
 #include "agent/runtimes/tensorflow/tensorflow.h"
 
 #include "base/clock.h"
+#include "base/minmax.h"
 
 #include <errno.h>
 #include <string.h>
@@ -403,7 +404,7 @@ TF_EXPORT int TF_EIGEN_NUM_THREADS(const void *eigen)
 
     if (!pool || pool->class != POOL_INTRA)
         return stock;
-    threads = min_u32((uint32_t)stock, threads_for_op(pool));
+    threads = (uint32_t)smaller((uint32_t)stock, threads_for_op(pool));
     if (!self)
         return (int)threads;
     if (told.pool == pool && threads < told.threads && clock_now_ns() - told.since_ns < NS_PER_S)
