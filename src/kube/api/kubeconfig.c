@@ -2,9 +2,9 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "kube/api/access.h"
+#include "kube/api/base64.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
 #include <string.h>
 #include <yaml.h>
 
@@ -108,16 +108,16 @@ static int copy_path(char **ret, const struct kubeconfig_file *file, const char 
 
 static int decode(struct at map, const char *key, const char *base64, char **ret, struct error *err)
 {
-    gnutls_datum_t in = {(unsigned char *)base64, (unsigned)strlen(base64)}, out = {NULL, 0};
+    _cleanup_free_ char *text = NULL;
+    size_t n = 0;
+    int r = base64_decode(base64, &text, &n);
 
-    if (gnutls_base64_decode2(&in, &out) < 0 || memchr(out.data, '\0', out.size)) {
-        gnutls_free(out.data);
+    if (r == -EINVAL || (r == 0 && memchr(text, '\0', n)))
         return error_set(err, -EINVAL, "%s:%zu: %s is no base64 of a text", map.source->file->path,
                          get(map, key).node->start_mark.line + 1, key);
-    }
-    *ret = strndup((char *)out.data, out.size);
-    gnutls_free(out.data);
-    return *ret ? 0 : -ENOMEM;
+    if (r == 0)
+        *ret = TAKE_PTR(text);
+    return r;
 }
 
 /* KEY-data holds the text, KEY the name of a file with it; the data win, as with kubectl. */

@@ -3,7 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/preload.h"
-#include "kube/inject/base64.h"
+#include "kube/api/base64.h"
 
 #include <errno.h>
 #include <limits.h>

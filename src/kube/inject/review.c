@@ -2,8 +2,8 @@
 #include "kube/inject/review.h"
 
 #include "base/cleanup.h"
+#include "kube/api/base64.h"
 #include "kube/api/lenient_json.h"
-#include "kube/inject/base64.h"
 
 #include <errno.h>
 #include <string.h>

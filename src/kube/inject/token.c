@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kube/inject/token.h"
 
-#include "kube/inject/base64.h"
+#include "base/cleanup.h"
+#include "kube/api/base64.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,19 +90,13 @@ static void keep(struct token *t, const char *version)
 /* Returns false: what is there is no token. */
 static bool decode(const char *base64, char ret[TOKEN_MAX + 1])
 {
-    gnutls_datum_t in = {(unsigned char *)base64, (unsigned)strlen(base64)}, out;
-    bool good;
+    _cleanup_free_ char *text = NULL;
+    size_t n;
 
-    if (gnutls_base64_decode2(&in, &out) < 0)
+    if (base64_decode(base64, &text, &n) < 0 || n > TOKEN_MAX || !token_is_good(text))
         return false;
-    good = out.size <= TOKEN_MAX;
-    if (good) {
-        memcpy(ret, out.data, out.size);
-        ret[out.size] = '\0';
-        good = token_is_good(ret);
-    }
-    gnutls_free(out.data);
-    return good;
+    memcpy(ret, text, n + 1);
+    return true;
 }
 
 static void on_secret(void *arg, const struct client_answer *answer)

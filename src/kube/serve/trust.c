@@ -5,9 +5,9 @@
 #include "base/clock.h"
 #include "host/trust/identity.h"
 #include "kube/api/access.h"
+#include "kube/api/base64.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
 #include <string.h>
 
 #define RENEW_MS (60 * 1000) /* between two checks of our certificate: the clock may be set */
@@ -165,29 +165,16 @@ static void issue(struct trust *t)
     wake_in(t, RENEW_MS);
 }
 
+/* The text of a key of the Secret; NULL: there is none. */
 static char *decode(const json_t *data, const char *key)
 {
     const char *base64 = json_string_value(json_object_get(data, key));
-    gnutls_datum_t in = {(unsigned char *)base64, base64 ? (unsigned)strlen(base64) : 0}, out;
-    char *text;
+    char *text = NULL;
+    size_t n;
 
-    if (!base64 || gnutls_base64_decode2(&in, &out) < 0)
-        return NULL;
-    text = strndup((char *)out.data, out.size);
-    gnutls_free(out.data);
+    if (base64)
+        (void)base64_decode(base64, &text, &n);
     return text;
-}
-
-static json_t *encode(const char *text)
-{
-    gnutls_datum_t in = {(unsigned char *)text, (unsigned)strlen(text)}, out;
-    json_t *value;
-
-    if (gnutls_base64_encode2(&in, &out) < 0)
-        return NULL;
-    value = json_stringn((char *)out.data, out.size);
-    gnutls_free(out.data);
-    return value;
 }
 
 static void on_kept(void *arg, const struct client_answer *answer)
@@ -219,7 +206,8 @@ static void keep(struct trust *t, const char *version)
         return;
     }
     body = json_pack("{s:{s:s},s:{s:o,s:o}}", "metadata", "resourceVersion", version, "data",
-                     "ca.crt", encode(t->ca.cert), "ca.key", encode(t->ca.key));
+                     "ca.crt", base64_value(t->ca.cert, strlen(t->ca.cert)), "ca.key",
+                     base64_value(t->ca.key, strlen(t->ca.key)));
     snprintf(path, sizeof(path), "/api/v1/namespaces/%s/secrets/%s", t->options->name_space,
              t->options->secret);
     request.body = body;
