@@ -496,6 +496,28 @@ def test_rooms_list_the_calls_that_go_upwards_through_a_table(check_rooms):
     assert "1 tables of callbacks, 1 calls upwards" in result.stdout
 
 
+def test_rooms_refuse_one_call_upwards_more_than_the_limit_and_say_what_to_do(check_rooms):
+    limit = int(re.search(r"^UPWARDS_MAX = (\d+)", (ROOT / "scripts/check-rooms.py").read_text(), re.M)[1])
+
+    def upwards(count):
+        """Two files with so many tables."""
+        each = range(count)
+        return {
+            "low/a.h": "".join(f"struct ops{i} {{ void (*done{i})(void); }};\nvoid low{i}(const struct ops{i} *);\n" for i in each),
+            "low/a.c": '#include "low/a.h"\n' + "".join(
+                f"void low{i}(const struct ops{i} *ops) {{ ops->done{i}(); }}\n" for i in each),
+            "high/b.c": '#include "low/a.h"\nstatic void done(void) {}\n' + "".join(
+                f"static const struct ops{i} ops{i} = {{ .done{i} = done }};\nvoid high{i}(void) {{ low{i}(&ops{i}); }}\n"
+                for i in each)}
+
+    result = check_rooms(upwards(limit))
+    assert result.returncode == 0 and f"{limit} calls upwards, {limit} the limit; 0 wrong" in result.stdout
+    result = check_rooms(upwards(limit + 1))
+    assert result.returncode == 1
+    assert f"FAILED: {limit + 1} calls upwards through tables, {limit} the limit" in result.stdout
+    assert "UPWARDS_MAX in scripts/check-rooms.py" in result.stdout
+
+
 def test_comments_open_with_their_subject():
     """Bare words in a noun's place cost readers a second look: HACKING's words, kept where they are kept today."""
     bare = re.compile(r'(?:\A|(?<=\n))[ \t]*(?:/\*+\s*(?:\*[ \t]*)?|"""|#[ \t]+)(?:Of|Who|Whom|That|By|What)\b.*')
