@@ -141,7 +141,7 @@ def difference(a, b):
 def measure_hooks(table, bench):
     hooks = {name: scaled(ps, 1e3) for name, ps in lists("hook_cost", env=bench.env).items()}
     table.add("a call of a stock function, for comparison", "ns", hooks["stock"])
-    table.add("hooked call between two closures", "ns", hooks["pass"], 20)
+    table.add("hooked call between two closures", "ns", hooks["pass"], 6)
     table.add("hooked call around a worker's sleep", "ns", hooks["idle"], 20)
     get = lists("api_cost", "get", 500, env={**bench.env, "LD_PRELOAD": AGENT})
     table.add("tide_get, nothing changed", "ns", scaled(get["get_ps"], 1e3))
