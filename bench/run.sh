@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# All benchmarks of docs/benchmarks.md, one after the other, then the report: about two hours on 2 cores. As
+# The benchmarks of docs/benchmarks.md, one after the other, then the report: about two hours on 2 cores. As
 # root, those with containers, of energy (energy.sh) and of elastic clusters (cluster.sh), about five hours more.
+# Not those of other runtimes (runtimes.py, `make bench-runtimes`); paired.py only with TIDE_OLD_BUILD.
 set -eu
 cd "$(dirname "$0")/.."
 py=${TIDE_BENCH_PYTHON:-.venv/bin/python}

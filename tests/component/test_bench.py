@@ -113,17 +113,54 @@ def test_rows_of_energy_that_are_unknown_are_refused_and_the_known_ones_named():
     assert "no row 'cap2'" in done.stderr and {"division", "cap", "work"} <= set(rows)
 
 
+# Beginning of a result's name -> the target of make that writes it; all others are written by `make bench` as root.
+TARGETS = {"runtimes-": "bench-runtimes", "gain-curves": "bench-gain", "gain-mixes": "bench-gain"}
+# Results for which `make bench` has to be told something.
+ASKED_FOR = {"energy-model": "TIDE_ENERGY_DATA", "paired": "TIDE_OLD_BUILD"}
+
+
+def scripts_of(target):
+    """The scripts of bench/ that a target of make runs, those included that its shell scripts run."""
+    recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
+    found, texts = set(), [recipe]
+    while texts:
+        for script in set(re.findall(r"\bbench/\w+\.(?:py|sh)\b", texts.pop())) - found:
+            found.add(script)
+            if script.endswith(".sh"):
+                texts.append(re.sub(r"(?:^|\s)#.*", "", (ROOT / script).read_text(), flags=re.M))
+    return found
+
+
+def writers_of(result):
+    """The scripts of bench/ that save a result of this name; where names have parts in braces, the one with the longest rest."""
+    fits = {}
+    for script in (ROOT / "bench").glob("*.py"):
+        text = script.read_text()
+        for save in re.findall(r'(?:save\(|name, options = |name = )f?"([\w{}.-]+)"', text) + re.findall(r'name = .* else "([\w-]+)"', text):
+            literal = re.split(r"\{[^}]*\}", save)
+            if re.fullmatch(".+".join(map(re.escape, literal)), result):
+                fits.setdefault(len("".join(literal)), set()).add(f"bench/{script.name}")
+    return fits[max(fits)] if fits else set()
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("*.json")), ids=lambda path: path.stem)
-def test_every_result_is_known_and_written_by_make_bench(path):
+def test_every_result_is_known_and_written_by_the_target_of_make_that_the_documents_name(path):
     assert stamp.programs(path.stem)
-    scripts = "".join((ROOT / name).read_text() for name in ("bench/run.sh", "bench/energy.sh", "bench/cluster.sh", "Makefile"))
-    assert "\n    bench/energy.sh\n    exec bench/cluster.sh" in scripts
-    names = {script.name: re.findall(r'(?:save\(|name, options = |name = )f?"([\w{}.-]+)"', script.read_text())
-             for script in (ROOT / "bench").glob("*.py")}
-    writers = ([name for name, saves in names.items() if path.stem in saves] or
-               [name for name, saves in names.items()
-                if any("{" in save and path.stem.startswith(save.split("{")[0]) for save in saves)])
-    assert any(f"bench/{writer}" in scripts for writer in writers), writers
+    writers = writers_of(path.stem)
+    target = next((target for name, target in TARGETS.items() if path.stem.startswith(name)), "bench")
+    assert writers & scripts_of(target), (target, writers)
+    assert target == "bench" or not writers & scripts_of("bench"), (target, writers)
+    if target != "bench" or path.stem in ASKED_FOR:
+        method = (ROOT / "docs/benchmarks.md").read_text().split("## Method")[1].split("\n## ")[0]
+        for text in (method, (ROOT / "HACKING.md").read_text()):
+            assert f"`{path.stem}`" in text and f"`make {target}`" in text and ASKED_FOR.get(path.stem, "") in text
+
+
+def test_make_bench_asks_for_no_more_than_it_is_said_to():
+    """Lines of its shell scripts that run a program only if somebody has set a variable."""
+    shells = "".join((ROOT / script).read_text() for script in sorted(scripts_of("bench")) if script.endswith(".sh"))
+    asked = re.findall(r"\$\{(TIDE_\w+):-\}.*\|\| \$py (bench/\w+\.py)", shells)
+    assert asked == [(ASKED_FOR[name], writer) for name in ASKED_FOR for writer in writers_of(name)]
 
 
 def rows_of(name):
