@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the models exhaustively, and that each finds the fault it exists for.
+"""Checks the models, and that each finds the fault it exists for.
 
 usage: tests/models/run.py [BUILD_DIR]
 
-The gate: gate.c runs the agent's sources in every interleaving. For a mutation, one line of a copy
-of them is changed; the scenario beside it must then fail with the text beside it. A mutation whose
-line is not in the source any more has failed: it has to follow the source.
+The gate: gate.c runs the agent's sources in every interleaving, most scenarios only in those with few
+preemptions (GATE). For a mutation, one line of a copy of them is changed; the scenario beside it must
+then fail with the text beside it. A mutation whose line is not in the source any more has failed: it
+has to follow the source.
 A transaction's next step: settle.c in the world of tests/unit/test_daemon_settle.c, as a test of its
 own in each build; here are its mutations, for each of which that test must fail with the text beside it.
 The protocol: SPIN on protocol.pml; a mutation is a macro, and the assertion beside it must be violated.
