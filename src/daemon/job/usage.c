@@ -10,10 +10,10 @@
 
 #include <stdio.h>
 
-#define BUSY_KEEP       0.7  /* weight of the old value, each second */
-#define BUSY_HYSTERESIS 0.75 /* a smaller difference in cores changes nothing */
+#define BUSY_KEEP       0.7            /* weight of the old value, each second */
+#define BUSY_HYSTERESIS 0.75           /* a smaller difference in cores changes nothing */
 #define MEMORY_NS       (4 * NS_PER_S) /* between two looks at the memory of unchanged processes */
-#define RESERVE_PART    16   /* of the machine's memory, for all that is no job … */
+#define RESERVE_PART    16             /* of the machine's memory, for all that is no job … */
 #define RESERVE_MAX     (UINT64_C(4) << 30) /* … at most */
 
 /* ---- measuring ---- */
