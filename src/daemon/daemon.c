@@ -559,8 +559,13 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
     if (machine_share_new(d, &d->machine_share, &why) < 0)
         daemon_log("%s", why.text);
     r = agent_socket_new(d, &agent_role, &control_role, &d->agent_socket, err);
-    for (unsigned i = 0; r == 0 && i < d->config.n_engines; i++)
+    for (unsigned i = 0; r == 0 && i < d->config.n_engines; i++) {
         r = containers_new(d, d->config.engines[i], &d->containers, err);
+        if (r == -ELIBACC) { /* processes are governed without it */
+            daemon_log("containers are left as they are: %s", err->text);
+            r = 0;
+        }
+    }
     if (r == 0)
         r = api_new(d, routes_handle, &d->api, err);
     return r;

@@ -81,7 +81,8 @@ def packages(build):
         if status == "installed":
             installed[name] = version
             essential += [name] * (is_essential == "yes")
-    files = {os.path.realpath(word) for program in ("tide", "tided", "libtide.so")
+    # tided loads libcurl itself; tide-kube is linked with it.
+    files = {os.path.realpath(word) for program in ("tide", "tided", "tide-kube", "libtide.so")
              for word in output("ldd", str(build / program)).split() if word.startswith("/")}
     # Packages name some libraries without the /usr that they have since /lib is a link.
     found = subprocess.run(["dpkg-query", "-S", *files, *(f.removeprefix("/usr") for f in files)],

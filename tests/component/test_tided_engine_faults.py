@@ -260,6 +260,17 @@ def test_how_a_container_ended_is_told_when_its_engine_is_late(tided, proxy, box
     assert tided.api("GET", "/v1/history")[1][0]["exit"] == 137
 
 
+def test_without_libcurl_processes_are_governed_and_containers_left_alone(place, tmp_path):
+    (tmp_path / "libcurl.so.4").touch()
+    daemon = place.daemon("--engine", tmp_path / "engine.sock")
+    daemon.env["LD_LIBRARY_PATH"] = str(tmp_path)
+    daemon.start()
+    assert (f"containers are left as they are: no client for {tmp_path}/engine.sock: libcurl.so.4 cannot be loaded "
+            "(package libcurl4)") in daemon.log.read_text()
+    job = daemon.job()
+    assert daemon.api("POST", f"/v1/jobs/{job.id}", {"threads": 1})[0] == 200
+
+
 # ---- an engine that goes ----
 
 def pair_of(tided, boxes):

@@ -320,7 +320,9 @@ int engine_new(const char *socket_path, engine_news_fn *news, void *arg, struct 
     r = prepare(e);
     if (r < 0) {
         engine_free(e);
-        return error_set(err, r, "no client for %s: %s", socket_path, strerror(-r));
+        return error_set(err, r, "no client for %s: %s", socket_path,
+                         r == -ELIBACC ? "libcurl.so.4 cannot be loaded (package libcurl4)"
+                                       : strerror(-r));
     }
     *ret = e;
     return 0;
