@@ -267,8 +267,7 @@ def test_without_libcurl_processes_are_governed_and_containers_left_alone(place,
     daemon.start()
     assert (f"containers are left as they are: no client for {tmp_path}/engine.sock: libcurl.so.4 cannot be loaded "
             "(package libcurl4)") in daemon.log.read_text()
-    job = daemon.job()
-    assert daemon.api("POST", f"/v1/jobs/{job.id}", {"threads": 1})[0] == 200
+    assert daemon.job().patch(threads=1)[0] == 200
 
 
 # ---- an engine that goes ----

@@ -10,10 +10,9 @@
 
 #include <stdio.h>
 
-#define BUSY_KEEP       0.7            /* weight of the old value, each second */
-#define BUSY_HYSTERESIS 0.75           /* a smaller difference in cores changes nothing */
-#define MEMORY_NS       (4 * NS_PER_S) /* between two looks at the memory of unchanged processes */
-#define RESERVE_PART    16             /* of the machine's memory, for all that is no job … */
+#define BUSY_KEEP       0.7  /* weight of the old value, each second */
+#define BUSY_HYSTERESIS 0.75 /* a smaller difference in cores changes nothing */
+#define RESERVE_PART    16   /* of the machine's memory, for all that is no job … */
 #define RESERVE_MAX     (UINT64_C(4) << 30) /* … at most */
 
 /* ---- measuring ---- */
@@ -88,22 +87,11 @@ static bool take(struct job *j, const struct sum *sum, uint64_t now)
         return false;
     }
     measure_cores(j->daemon, u, time_so_far(u, sum->cpu_ns, group_time(j)), now);
-    if (u->memory_ns == now)
-        u->memory_bytes = sum->memory_bytes;
+    u->memory_bytes = sum->memory_bytes;
     changed = off(u->memory_bytes, u->told_bytes);
     if (changed)
         u->told_bytes = u->memory_bytes;
     return changed || (u->cores != cores && !job_reported(j));
-}
-
-static uint64_t memory_of(const struct daemon *d, const struct census_entry *entries, size_t n)
-{
-    uint64_t sum = 0, bytes;
-
-    for (size_t i = 0; i < n; i++)
-        if (proc_read_own_memory(d->root, entries[i].pid, &bytes) == 0)
-            sum += bytes;
-    return sum;
 }
 
 bool usage_look(struct daemon *d, uint64_t now)
@@ -118,18 +106,15 @@ bool usage_look(struct daemon *d, uint64_t now)
     for (struct job *j = d->jobs->first; j; j = j->next) {
         struct sum sum = {0};
         struct usage *u = &j->observed.usage;
-        unsigned n_before = u->n_pids;
-        size_t first = i;
+        uint64_t bytes;
 
         u->n_pids = 0;
         for (; i < c.n && c.entry[i].job == j; i++) {
             sum.cpu_ns += c.entry[i].cpu_ns;
             if (u->n_pids++ < USAGE_PIDS_MAX)
                 u->pids[u->n_pids - 1] = c.entry[i].pid;
-        }
-        if (u->n_pids != n_before || now - u->memory_ns >= MEMORY_NS) {
-            u->memory_ns = now;
-            sum.memory_bytes = memory_of(d, c.entry + first, i - first);
+            if (proc_read_own_memory(d->root, c.entry[i].pid, &bytes) == 0)
+                sum.memory_bytes += bytes;
         }
         changed |= take(j, &sum, now);
     }

@@ -28,7 +28,6 @@ struct usage {
     uint64_t group_ns;     /* its own control group's CPU time then; 0: none */
     double busy;           /* cores, smoothed */
     uint32_t cores;        /* busy, as a steady whole number */
-    uint64_t memory_ns;    /* last look at its memory, which costs as much as all others together */
     uint64_t memory_bytes; /* not backed by a file: programs and libraries are shared by jobs */
     pid_t pids[USAGE_PIDS_MAX]; /* its processes at the last look, … */
     unsigned n_pids;            /* … of which there are so many */
