@@ -312,14 +312,14 @@ def test_after_a_core_stood_still_more_tests_get_a_second_try(check, tmp_path, c
 
 
 def test_a_core_that_stands_still_is_seen(check):
-    check.STALL_S = 1
+    check.STALL_S = 3
     with check.Stalls() as stalls:
         assert len(stalls.watchers) == len(os.sched_getaffinity(0))
         time.sleep(1.5)
         assert not stalls.lines()
         watcher = stalls.watchers[0]
         os.kill(watcher.pid, signal.SIGSTOP)  # its core gives it no time
-        time.sleep(4)
+        time.sleep(6)
         os.kill(watcher.pid, signal.SIGCONT)
         end, lines = time.monotonic() + 10, []
         while not lines and time.monotonic() < end:
