@@ -280,30 +280,27 @@ def test_good():
 """
 
 
-@pytest.mark.parametrize("bad, many, expected, flaky", [
-    (False, False, (10, 0), 1), (True, False, (9, 1), 1), (False, True, (3, 7), 0)], ids=["flaky", "bad", "many"])
-def test_failed_tests_of_pytest_get_a_second_try(check, tmp_path, bad, many, expected, flaky):
-    """Phases of every kind, but that no machine boots, try up to five tests again, with a time of their own."""
+def phase_of_suite(check, tmp_path, bad, many):
     check.ROOT = tmp_path
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/test_suite.py").write_text(SUITE.replace("BAD", str(bad)).replace("MANY", str(many)))
 
     def command(what, file):
         return f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir={tmp_path} --junitxml={file} {what}"
-    phase = check.suite_phase("s", command, "tests/test_suite.py", (), tmp_path / "s.xml")
-    total = check.run_all([phase], 1)
+    return check.suite_phase("s", command, "tests/test_suite.py", (), tmp_path / "s.xml")
+
+
+@pytest.mark.parametrize("bad, many, expected, flaky", [
+    (False, False, (10, 0), 1), (True, False, (9, 1), 1), (False, True, (3, 7), 0)], ids=["flaky", "bad", "many"])
+def test_failed_tests_of_pytest_get_a_second_try(check, tmp_path, bad, many, expected, flaky):
+    """Phases of every kind, but that no machine boots, try up to five tests again, with a time of their own."""
+    total = check.run_all([phase_of_suite(check, tmp_path, bad, many)], 1)
     assert (total.passed, total.failed, len(total.flaky)) == expected + (flaky,)
     assert ("once more" in (tmp_path / "s.log").read_text()) != many
 
 
 def test_after_a_core_stood_still_more_tests_get_a_second_try(check, tmp_path, capsys):
-    check.ROOT = tmp_path
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_suite.py").write_text(SUITE.replace("BAD", "True").replace("MANY", "True"))
-
-    def command(what, file):
-        return f"{sys.executable} -m pytest -q -p no:cacheprovider --rootdir={tmp_path} --junitxml={file} {what}"
-    phase = check.suite_phase("s", command, "tests/test_suite.py", (), tmp_path / "s.xml")
+    phase = phase_of_suite(check, tmp_path, bad=True, many=True)
     said = iter([[], ["core 1 ran nothing for 40 s"]])
     stalls = types.SimpleNamespace(lines=lambda: next(said, []))
     total = check.run_in_turn([phase], 1, stalls)
