@@ -13,6 +13,7 @@ so has a suite that ran no test. Logs: build-check/log/PHASE.log.
 --quick: what a developer runs between two edits, without TensorFlow. --cluster: with Kubernetes, and
 in virtual machines. --all: that and everything else, as CI does: one run is shorter than two.
 A phase with Kubernetes or a machine which ends with 77 cannot run here: it is skipped, and with it all that need it.
+TIDE_CHECK_MUST_RUN=1, as CI sets it: as root the end-to-end tests (END_TO_END) count as failed where they are skipped.
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
 Up to five failed tests of a suite of pytest or meson, wherever it runs, are run a second time, by themselves:
@@ -57,6 +58,11 @@ LOWEST_PRIORITY = """renice -n 19 $$ >/dev/null
 [ ! -e /proc/self/autogroup ] || echo 19 2>/dev/null >/proc/self/autogroup || true
 """
 
+# A machine without Docker or qemu must not stay green in CI, which installs both: by phase, what has to have run.
+MUST_RUN = os.environ.get("TIDE_CHECK_MUST_RUN") == "1" and os.geteuid() == 0
+END_TO_END = {"system": ("test_two_trainings_share_the_cores_and_obey_tide_set", "test_cores_and_threads_of_a_container_follow_each_other"),
+              "kubelet": ("test_cores_and_threads_of_a_worker_that_trains_follow_each_other",)}
+
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
            for name, folder in (("tf221", ".venv"), ("tf218", ".venv-tf218"),
@@ -77,6 +83,7 @@ class Results:
     skipped: int = 0
     names: tuple = ()     # of what failed
     flaky: tuple = ()     # of what passed at the second try only
+    ran: tuple = ()       # of tests of pytest that passed
 
 
 def meson_log(name, log):
@@ -142,10 +149,12 @@ def pytest_results(file):
                 found.skipped += 1
             else:
                 found.passed += 1
+                found.ran += (f"{case.get('classname')}::{name_of(case)}",)
     if again.exists():
         second = pytest_results(again)
         found.flaky = tuple(f"{name} ({reasons[name]})" for name in found.names if name not in second.names)
         found.passed += second.passed
+        found.ran += second.ran
         found.failed, found.names = second.failed, second.names
     return found
 
@@ -163,6 +172,14 @@ def node_results(name):
         else:
             found.passed += 1
     return found
+
+
+def with_what_must_run(phase, found):
+    """The results, in which skipped tests that must run here have failed."""
+    tried = {name.split("::")[-1].split("[")[0] for name in (*found.ran, *found.names)}
+    skipped = [name for name in END_TO_END.get(phase.name, ()) if name not in tried] if MUST_RUN and found.skipped else []
+    return dataclasses.replace(found, failed=found.failed + len(skipped), skipped=max(found.skipped - len(skipped), 0),
+                               names=(*found.names, *(f"{name} (skipped, and TIDE_CHECK_MUST_RUN is set)" for name in skipped)))
 
 
 def second_try(file):
@@ -458,7 +475,7 @@ class Run:
         """A suite that failed without a failed test counts as one."""
         good = self.process.returncode == 0
         if self.process.returncode == CANNOT_RUN:
-            return Results(skipped=1)
+            return with_what_must_run(self.phase, Results(skipped=1))
         if not self.phase.results:
             return Results(passed=int(good), failed=int(not good))
         read, argument, _ = self.phase.results
@@ -468,7 +485,7 @@ class Run:
             found = Results()
         if found.failed == 0 and (not good or found.passed + found.skipped == 0):
             found.failed = 1
-        return found
+        return with_what_must_run(self.phase, found)
 
     def report(self):
         found = self.results()
@@ -476,7 +493,7 @@ class Run:
         counts = (f"{found.passed} passed, {found.failed} failed, {found.skipped} skipped"
                   if self.phase.results else "")
         lines = self.log.read_text(errors="replace").splitlines()
-        if self.process.returncode == CANNOT_RUN:
+        if self.process.returncode == CANNOT_RUN and not found.failed:
             word, counts = "skipped", lines[-1]
         else:
             word = "FAILED " if found.failed else "ok     "
@@ -563,8 +580,12 @@ def run_in_turn(phases, places, stalls):
                 elif absent & set(phase.needs):
                     waiting.remove(phase)
                     absent.add(phase.name)
-                    total.skipped += 1
-                    print(f"skipped {phase.name:<10}", flush=True)
+                    found = with_what_must_run(phase, Results(skipped=1))
+                    total.skipped += found.skipped
+                    total.failed += found.failed
+                    total.names += tuple(f"{phase.name}: {name}" for name in found.names)
+                    print(f"{'FAILED ' if found.failed else 'skipped'} {phase.name:<10}  not here: {', '.join(absent & set(phase.needs))}",
+                          flush=True)
                 elif may_start(phase, waiting, running, places):
                     waiting.remove(phase)
                     running.append(Run(phase))

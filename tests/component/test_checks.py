@@ -259,6 +259,26 @@ def test_pytest_counts(check, tmp_path, left, status, expected):
     assert (total.passed, total.failed, total.skipped, total.names) == expected
 
 
+@pytest.mark.parametrize("must, expected", [(True, (2, 2, 0)), (False, (2, 0, 2))], ids=["CI", "elsewhere"])
+def test_end_to_end_tests_that_were_skipped_fail_where_they_must_run(check, tmp_path, must, expected):
+    """One in a suite that ran others, the other in a phase whose tools are not here."""
+    check.MUST_RUN, check.END_TO_END = must, {"s": ("n0", "n1"), "machine": ("far",)}
+    report = tmp_path / "s.xml"
+    phases = [check.Phase("s", f"echo \"{junit('', 'skipped')}\" > {report}", results=(check.pytest_results, report, report)),
+              check.Phase("tools", "echo none; exit 77"), check.Phase("machine", "true", ("tools",)), check.Phase("other", "true")]
+    total = check.run_all(phases, 1)
+    assert (total.passed, total.failed, total.skipped - 1) == expected
+    assert [name.split(" (")[0] for name in total.names] == ["s: n1", "machine: far"] * must
+
+
+def test_end_to_end_tests_are_those_of_their_phases_and_ci_asks_for_them(check):
+    assert "export TIDE_CHECK_MUST_RUN=1\n" in (ROOT / ".ci/run").read_text()
+    for phase, tests in check.END_TO_END.items():
+        folder = {"system": "system", "kubelet": "kube"}[phase]
+        text = "".join(file.read_text() for file in (ROOT / "tests" / folder).glob("test_*.py"))
+        assert all(f"\ndef {test}(" in text for test in tests) and f"tests/{folder}" in check.PHASE[phase].command
+
+
 SUITE = """
 import pathlib
 import pytest
