@@ -14,6 +14,7 @@ from daemon import GUARD_S, eventually
 from hub import KWH
 from hub_web import PASSWORD, POLICY, Hub, areas, needs_tools
 from hub_web import hub  # noqa: F401 (a fixture)
+from permissions import table_behind
 from test_tided_observe import read_yaml
 
 pytestmark = needs_tools
@@ -22,14 +23,6 @@ DESCRIPTION = read_yaml((ROOT / "docs/openapi-hub.yaml").read_text())
 
 
 # ---- who may do what ----
-
-def rows_of_permissions():
-    text = (ROOT / "docs/permissions.md").read_text().split("## At the hub")[1]
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if line.startswith("|") and set(cells[1:]) <= {"yes", "no"}:
-            yield cells[0], dict(zip(("nobody", "viewer", "operator", "administrator"), cells[1:]))
-
 
 BODIES = {"POST /v1/login": {"user": "eve", "password": "not a password"},
           "POST /v1/me/password": {"old": "not a password", "new": "x"},
@@ -63,7 +56,7 @@ def test_each_role_may_do_what_the_table_says(hub):  # noqa: F811
     who = {"nobody": hub.guest(), **{role: hub.script(name) for name, role in (
         ("vera", "viewer"), ("olga", "operator"), ("ada", "administrator"))}}
     asked = set()
-    for row, cells in rows_of_permissions():
+    for row, cells in table_behind("## At the hub"):
         if row.startswith("others' energy"):
             continue  # below, with energy
         for request in re.findall(r"`([A-Z]+ /[^`]+)`", row):

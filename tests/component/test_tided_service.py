@@ -19,6 +19,7 @@ import pytest
 from daemon import (GUARD_S, LIST, RESULT, SET, SLOWNESS, WELCOME, Raw, UnixConnection, control,
                     eventually, hello, remove)
 from engine import IMAGE, Engine
+from permissions import table_behind
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OWNER, OTHER = 61001, 61002  # users without a name
@@ -425,39 +426,57 @@ def agent(data):
     s.send(bytes.fromhex(data)); answer = s.recv(2048); s.close()
     return [struct.unpack_from("<H", answer, 6)[0], struct.unpack_from("<i", answer, 16)[0],
             answer[32:48].rstrip(bytes(1)).decode("ascii", "replace")]
+def sees(job):
+    c = Connection("x"); c.request("GET", "/v1/power")
+    return 200 if job in [row["id"] for row in json.load(c.getresponse())["jobs"]] else 403
 folder = sys.argv[1]
 answers = {}
 for verb, kind, *args in json.loads(sys.argv[2]):
     try:
-        answers[verb] = api(*args) if kind == "api" else agent(*args)
+        answers[verb] = {"api": api, "agent": agent, "jobs with watts": sees}[kind](*args)
     except PermissionError:
         answers[verb] = "no way in"
 print(json.dumps(answers))
 """
 
-VERBS = ("list", "explain", "set", "order", "hold", "pin", "cancel", "policy", "adopt", "release",
-         "register", "hello")
+# Column of the table: what is tried for it.
+VERBS_OF = {
+    "list, explain": ("list", "explain"),
+    "see the machine's watts": ("sources", "watts"),
+    "see the job's watts": ("meter",),
+    "hand readings of power down": ("readings",),
+    "set, order, hold, pin, cancel": ("set", "order", "hold", "pin", "cancel"),
+    "set the policy, a power cap": ("policy", "cap"),
+    "adopt a container, let it go": ("adopt", "release"),
+    "make a job of the owner's process": ("register",),
+    "speak as the job's agent": ("hello",),
+}
+VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
+# Who asks: the row of the table.
+ROW_OF = {"root": "root", "owner": "the job's owner", "other": "another user", "other, power": "another user in `tide-power`",
+          **{f"other, {admin}": "another user in `tide-admin`" for admin in ("admin", "admin first", "many groups")}}
+IN_A_CONTAINER = "a process in a container, on its own socket"  # the test of containers' sockets, below
 
-#                          list explain set order hold pin cancel policy adopt release register hello
-MAY_ON_ROOTS = {
-    "root":                "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
-    "owner":               "yes  yes     yes yes   yes  yes yes    no     no    no      yes      yes",
-    "other":               "yes  yes     no  no    no   no  no     no     no    no      no       no",
-    "other, admin":        "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
-    "other, admin first":  "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
-    "other, many groups":  "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
-}
-MAY_ON_A_USERS = {
-    "root":                "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      no",
-    "owner":               "yes  yes     yes yes   yes  yes yes    yes    yes   yes     yes      yes",
-    "other":               "-    -       -   -     -    -   -      -      -     -       -        -",
-    "other, admin":        "-    -       -   -     -    -   -      -      -     -       -        -",
-}
+
+def may_on_roots(who):
+    """{verb: yes or no}, as the document says."""
+    rows = dict(table_behind("**The system's daemon**"))
+    assert rows.keys() == {*ROW_OF.values(), IN_A_CONTAINER}
+    cells = rows[ROW_OF[who]]
+    assert cells.keys() == VERBS_OF.keys()
+    return {verb: cells[column] for column, verbs in VERBS_OF.items() for verb in verbs}
+
+
+def may_on_a_users(who):
+    """The two sentences behind the table."""
+    return {verb: "-" if who.startswith("other") else "no" if (who, verb) == ("root", "hello") else "yes" for verb in VERBS}
+
+
 # Errors that only callers with the right see: there is no such container, no engine, and no adopted job.
 GRANTED = {"adopt": (404, 503), "release": (409,)}
 
 
-def as_caller(who, group):
+def as_caller(who, group, power_group=None):
     """setpriv's options."""
     many = ",".join(map(str, [*range(70000, 70100), group]))
     return {
@@ -467,6 +486,7 @@ def as_caller(who, group):
         "other, admin": [f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={OTHER},{group}"],
         "other, admin first": [f"--reuid={OTHER}", f"--regid={group}", "--clear-groups"],
         "other, many groups": [f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={many}"],
+        "other, power": [f"--reuid={OTHER}", f"--regid={OTHER}", f"--groups={power_group}"],
     }[who]
 
 
@@ -486,18 +506,18 @@ def meaning(answer, *, hello_=False, granted=()):
 
 
 @contextlib.contextmanager
-def group_of_admins():
+def group_of_admins(group="games"):
     """The number of a group that /etc/group has, and nobody in these tests is in by accident."""
     for line in pathlib.Path("/etc/group").read_text().splitlines():
         name, _, number, *_ = line.split(":")
-        if name == "games":
+        if name == group:
             yield name, int(number)
             return
     pytest.skip("no group to try this with in /etc/group")
 
 
-def try_everything(tided, who, group):
-    """Every verb as @who, on jobs of OWNER: two run, one waits in the queue."""
+def try_everything(tided, who, *groups):
+    """{verb: answer}: every verb as @who, on jobs of OWNER: two run, one waits in the queue."""
     runs, victim = tided.job(uid=OWNER, request=8), tided.job(uid=OWNER)
     pinned = tided.job(uid=OWNER)
     waits = tided.peer(uid=OWNER)
@@ -511,7 +531,12 @@ def try_everything(tided, who, group):
         "set": ("api", "PATCH", f"/v1/jobs/{runs.id}", json.dumps({"weight": 200})),
         "order": ("agent", control(SET, intra=3, job=runs.id).hex()),
         "hold": ("api", "PATCH", f"/v1/jobs/{queued['id']}", json.dumps({"held": True})),
+        "sources": ("api", "GET", "/v1/power/sources"),
+        "watts": ("api", "GET", "/v1/power"),
+        "meter": ("jobs with watts", runs.id),
+        "readings": ("api", "POST", "/v1/power/readings", json.dumps({"name": "plug", "uw": 5})),
         "policy": ("api", "PUT", "/v1/policy", json.dumps({"policy": "fcfs/strict"})),
+        "cap": ("api", "DELETE", "/v1/power/cap"),
         "pin": ("api", "PATCH", f"/v1/jobs/{pinned.id}", json.dumps({"pin": True})),
         "adopt": ("api", "POST", "/v1/adoptions", json.dumps({"container": "is-none"})),
         "release": ("api", "DELETE", f"/v1/jobs/{runs.id}/adoption"),
@@ -519,16 +544,15 @@ def try_everything(tided, who, group):
         "hello": ("agent", hello(runs.token).hex()),
         "cancel": ("api", "DELETE", f"/v1/jobs/{victim.id}"),
     }
-    done = subprocess.run(["setpriv", *as_caller(who, group), sys.executable, "-c", CALLER,
+    done = subprocess.run(["setpriv", *as_caller(who, *groups), sys.executable, "-c", CALLER,
                            tided.dir, json.dumps([(v, *c) for v, c in calls.items()])],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
-    seen = [str(meaning(answers[verb], hello_=verb == "hello", granted=GRANTED.get(verb, ())))
-            for verb in VERBS]
+    may = {verb: str(meaning(answers[verb], hello_=verb == "hello", granted=GRANTED.get(verb, ())))
+           for verb in VERBS}
     # The answers are true: what was refused has not happened, and what was granted has.
     job, waiting = runs.get(), tided.api("GET", f"/v1/jobs/{queued['id']}")[1]
-    may = dict(zip(VERBS, seen))
     assert (job["weight"] == 200) == (may["set"] == "yes")
     assert pinned.get()["kept"] == (may["pin"] == "yes")
     assert (job["pinned"] == 3) == (may["order"] == "yes")
@@ -537,26 +561,26 @@ def try_everything(tided, who, group):
         victim.peer.process.wait(30)
     else:
         assert victim.peer.process.poll() is None
-    return seen
+    return may
+
+
+def try_on_a_daemon(place, public_dir, who, **more):
+    with group_of_admins() as (admins, number), group_of_admins("mail") as (power, power_number):
+        conf = write(public_dir / "t.conf", "[daemon]\ncpus=0-7\npolicy=fcfs/strict\npower=none\n"
+                     f"admin-group={admins}\npower-group={power}\n")
+        return try_everything(place.daemon("--config", conf, **more).start(), who, number, power_number)
 
 
 @root_only
-@pytest.mark.parametrize("who", MAY_ON_ROOTS)
-def test_who_may_do_what_on_the_systems_daemon(place, who):
-    with group_of_admins() as (name, number):
-        tided = place.daemon("--cpus", "0-7", "--policy", "fcfs/strict", "--admin-group", name)
-        seen = try_everything(tided.start(), who, number)
-    assert seen == MAY_ON_ROOTS[who].split(), dict(zip(VERBS, seen))
+@pytest.mark.parametrize("who", ROW_OF)
+def test_who_may_do_what_on_the_systems_daemon(place, public_dir, who):
+    assert try_on_a_daemon(place, public_dir, who) == may_on_roots(who)
 
 
 @root_only
-@pytest.mark.parametrize("who", MAY_ON_A_USERS)
-def test_who_may_do_what_on_a_users_daemon(place, who):
-    with group_of_admins() as (name, number):
-        tided = place.daemon("--cpus", "0-7", "--policy", "fcfs/strict", "--admin-group", name,
-                             uid=OWNER)
-        seen = try_everything(tided.start(), who, number)
-    assert seen == MAY_ON_A_USERS[who].split(), dict(zip(VERBS, seen))
+@pytest.mark.parametrize("who", [who for who in ROW_OF if who not in ("other, admin first", "other, many groups")])
+def test_who_may_do_what_on_a_users_daemon(place, public_dir, who):
+    assert try_on_a_daemon(place, public_dir, who, uid=OWNER) == may_on_a_users(who)
 
 
 @root_only
@@ -577,6 +601,8 @@ def test_the_group_is_looked_up_again_at_a_reload(place, public_dir):
 @root_only
 def test_a_containers_socket_takes_no_orders_and_hears_nobody_from_outside(place):
     """Processes in it are heard: test_tided_containers.py. Those that only have the directory are not."""
+    cells = dict(table_behind("**The system's daemon**"))[IN_A_CONTAINER]
+    assert {cell for column, cell in cells.items() if VERBS_OF[column] != ("hello",)} == {"no"}
     engine = Engine("docker")
     try:
         engine.start().make_image()
