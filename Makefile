@@ -166,7 +166,7 @@ help:
 	@echo 'make bench-cluster  the measurements of elastic clusters, about an hour and a half (as root)'
 	@echo 'make bench-gain   ten mixes of programs, with no control, under Threadtide, with the best fixed threads (CORES= MIXES= ROUNDS=)'
 	@echo 'make bench-runtimes PyTorch, scikit-learn, XGBoost and others beside TensorFlow, two hours; not a part of make bench'
-	@echo 'make bench-energy the measurements of energy, three and a half hours (as root)'
+	@echo 'make bench-energy the measurements of energy, about five hours (as root)'
 	@echo 'make reproduction simulates the experiments of docs/reproduction.md, under a minute'
 	@echo 'make soak         thousands of resizes of real trainings, 10,000 kills of tided, random orders, half an hour of fuzzing'
 	@echo 'make clean        remove what was built (the environments .venv* stay)'
