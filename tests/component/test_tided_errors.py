@@ -277,7 +277,7 @@ def sleeps(tided):
 @pytest.mark.parametrize("step", ["guardian-noted:1", "guardian-noted:2", "process-fenced:1",
                                   "process-fenced:2", "target-lowered:1", "ack-received:1",
                                   "cores-narrowed:1", "store-written:2", "store-renamed:2"])
-def test_daemon_and_guardian_may_be_killed_together_at_any_step(place, step):
+def test_daemon_and_guardian_may_be_killed_together_at_each_of_nine_steps(place, step):
     tided = place.daemon("--placement", "exclusive", uid=NOBODY)
     tided.env = {"TIDE_FAILPOINT": f"{step}:delay=600000ms"}
     tided.start()
