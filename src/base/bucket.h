@@ -15,8 +15,8 @@ struct bucket {
     int64_t tokens; /* in parts of 1/NS_PER_S */
 };
 
-/* Takes one token. Returns false if there is none. */
-static inline bool bucket_take(struct bucket *b, unsigned rate, unsigned burst, uint64_t now_ns)
+/* Whether there is a token. Fills the bucket up to now. */
+static inline bool bucket_has(struct bucket *b, unsigned rate, unsigned burst, uint64_t now_ns)
 {
     int64_t full = (int64_t)(burst * NS_PER_S);
     uint64_t passed = now_ns - b->filled_ns;
@@ -26,7 +26,13 @@ static inline bool bucket_take(struct bucket *b, unsigned rate, unsigned burst, 
     else
         b->tokens += (int64_t)(passed * rate);
     b->filled_ns = now_ns;
-    if (b->tokens < (int64_t)NS_PER_S)
+    return b->tokens >= (int64_t)NS_PER_S;
+}
+
+/* Takes one token. Returns false if there is none. */
+static inline bool bucket_take(struct bucket *b, unsigned rate, unsigned burst, uint64_t now_ns)
+{
+    if (!bucket_has(b, rate, burst, now_ns))
         return false;
     b->tokens -= (int64_t)NS_PER_S;
     return true;

@@ -265,6 +265,11 @@ def beat(epoch=0, generation=0, source=1):
                    bytes(32))
 
 
+def local(intra):
+    """A signal set the threads."""
+    return message(LOCAL, struct.pack("<4I", 2, intra, 0, 0))
+
+
 def backend(max_intra=8):
     return message(BACKEND, struct.pack("<8I", 0, 1, max_intra, 0, 0, 0, max_intra, 0) +
                    text("fake", 32) + text("1.0", 32) + bytes(128))

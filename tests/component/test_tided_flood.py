@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A user who floods api.sock: others' jobs keep their changes, root its answers, and the flood gets 429."""
+"""A user who floods api.sock or agent.sock: others' jobs keep their changes, root its answers; api.sock's flood gets 429,
+agent.sock's waits."""
 import concurrent.futures
 import json
 import os
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from daemon import GUARD_S, SET, SLOWNESS, WAIT, UnixConnection, eventually
+from daemon import GUARD_S, QUIET, SET, SLOWNESS, WAIT, UnixConnection, backend, control, eventually, hello, local
 from test_tided_users import ONE, THREE, TWO, call, conf
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -184,6 +185,76 @@ def test_who_asks_too_much_is_told_so_and_nobody_else(tided, floods, build_dir):
     counts = flood.end()
     assert set(counts) <= {"200", "429", "refused"}, counts
     eventually(lambda: served(tided, ONE, "/v1/jobs"))
+
+
+# So many processes with so many connections each: the first messages once, then the others for ever.
+ORDERS = """
+import json, os, select, socket, sys
+path, processes, connections, first, orders = json.loads(sys.argv[1])
+def flood():
+    open_ones = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(connections)]
+    for s in open_ones:
+        s.connect(path)
+        for data in first:
+            s.send(bytes.fromhex(data))
+        s.setblocking(False)
+    messages = [bytes.fromhex(data) for data in orders]
+    while True:
+        for s in select.select([], open_ones, [])[1]:
+            try:
+                for data in messages:
+                    s.send(data)
+            except BlockingIOError:
+                pass
+for _ in range(processes):
+    if os.fork() == 0:
+        flood()
+print("begun", flush=True)
+sys.stdin.read()
+os.killpg(0, 9)
+"""
+
+
+@pytest.fixture
+def order_floods(tided):
+    made = []
+
+    def make(uid, processes, connections, first, orders):
+        order = [str(tided.dir / "agent.sock"), processes, connections, [m.hex() for m in first], [m.hex() for m in orders]]
+        made.append(subprocess.Popen(as_user(uid, sys.executable, "-c", ORDERS, json.dumps(order)), start_new_session=True,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        assert made[-1].stdout.readline() == b"begun\n"
+        time.sleep(1)
+    yield make
+    for process in made:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def asked(job, n):
+    """Seconds until `tide set` has its answer and the agent its threads."""
+    began = time.monotonic()
+    assert job.patch(threads=n, deadline_ms=60000)[1]["status"] == "done"
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("kind", ["orders", "agents"])
+def test_orders_and_agents_of_one_user_cost_the_others_nothing(tided, order_floods, kind):
+    flooded, sibling = (tided.job("--max", "8", uid=ONE) for _ in range(2))
+    job = tided.job("--max", "8", uid=TWO)
+    job.target(4)
+    if kind == "orders":
+        order_floods(ONE, 64, 4, [], [control(SET, flags=QUIET, intra=n, job=flooded.id) for n in (1, 2)])
+    else:
+        order_floods(ONE, 64, 1, [hello(flooded.token, flooded.id, flooded.name), backend()], [local(1), local(2)])
+    times = [asked(job, n) for n in (1, 2, 3, 4) * 3]
+    assert statistics.median(times) < BOUND_S, times
+    assert max(times) < 5 * BOUND_S, times
+    if kind == "orders":  # its own agents do not wait for its orders
+        assert asked(sibling, 1) < BOUND_S
+    order = control(SET, intra=1, job=sibling.id)
+    assert call(tided, ONE, ("agent", order.hex())) == [[0, ""]]  # late, but not lost
+    assert "connection closed" not in tided.log.read_text()
 
 
 HOLD = """

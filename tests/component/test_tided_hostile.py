@@ -388,6 +388,20 @@ while time.monotonic() < end:
     assert share < 0.5
 
 
+def test_a_flood_of_its_own_threads_costs_the_others_nothing(well):
+    """The dearest message: each makes a decision."""
+    share = flood(well, """
+for _ in range(3):
+    os.fork()  # 64 processes: as many as it has connections
+s = agent()
+s.send(d.backend())
+while time.monotonic() < end:
+    s.send(d.local(1))
+    s.send(d.local(2))
+""")
+    assert share < 0.5
+
+
 def test_who_never_reads_is_waited_for_by_nobody(well):
     memory = well.memory_kb()
     well.intruder.does(PEERS + """

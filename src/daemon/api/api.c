@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/api/api.h"
 
-#include "base/bucket.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/api/events.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
 #include "daemon/job/limits.h"
+#include "daemon/link/account.h"
 #include "daemon/plan/wait.h"
 #include "daemon/record/history.h"
 #include "host/net/httpd.h"
@@ -21,13 +21,8 @@
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 
-/* Kept until the budget is full again, so that a new connection gains nothing. */
 struct user {
-    struct user *next;
-    uid_t uid;
-    unsigned connections;
-    uint64_t left_ns; /* when the last connection was closed */
-    struct bucket budget;
+    struct account account; /* by uid */
     bool searching;
 };
 
@@ -41,7 +36,7 @@ struct api {
     api_handler *handler;
     struct httpd *http;
     bool passed; /* the socket is systemd's: it outlives the daemon */
-    struct user *users;
+    struct accounts users;
     unsigned connections;
     struct request *refused, **refused_last; /* to be answered later */
     sd_event_source *refuse;
@@ -197,14 +192,14 @@ static bool within_budget(const struct request *r)
     struct client *client = r->http->client;
 
     return limits_exempt(r->daemon, r->who.uid) ||
-           bucket_take(&client->user->budget, API_RATE, API_BURST, clock_now_ns());
+           account_take(&r->daemon->api->users, &client->user->account);
 }
 
 void request_charge(struct request *r, uint64_t ns)
 {
     const struct client *client = r->http->client;
 
-    client->user->budget.tokens -= (int64_t)(ns * (NS_PER_S / API_TOKEN_NS));
+    account_charge(&client->user->account, ns);
 }
 
 static void arm_refuse(struct api *api)
@@ -251,7 +246,7 @@ static int on_refuse(sd_event_source *s, uint64_t usec, void *arg)
         request_fail_as(r, HTTP_TOO_MANY, "too-many-requests", "Try again in a second.",
                         "user %u sends too many requests: a tenth of the daemon's time, or %d a "
                         "second, is the most",
-                        (unsigned)r->who.uid, API_RATE);
+                        (unsigned)r->who.uid, ACCOUNT_RATE);
     }
     arm_refuse(api);
     return 0;
@@ -320,42 +315,10 @@ static void on_over(void *arg, struct httpd_request *http)
 
 /* ---- connections ---- */
 
-static bool owes(const struct user *u, uint64_t now)
-{
-    struct bucket b = u->budget;
-
-    bucket_take(&b, API_RATE, API_BURST, now);
-    return b.tokens < (int64_t)((API_BURST - 1) * NS_PER_S);
-}
-
-/* Forgets users who have no connection and nothing to wait for. */
 static struct user *find_user(struct api *api, uid_t uid)
 {
-    uint64_t now = clock_now_ns();
-    struct user *found = NULL;
-    unsigned n = 0;
-
-    for (struct user **at = &api->users; *at;) {
-        struct user *u = *at;
-
-        if (u->uid == uid)
-            found = u;
-        if (u->uid == uid || u->connections || now - u->left_ns < API_FORGET_NS || owes(u, now)) {
-            at = &u->next;
-            n++;
-            continue;
-        }
-        *at = u->next;
-        free(u);
-    }
-    if (found || (n >= API_USERS_MAX && !limits_exempt(api->daemon, uid)))
-        return found;
-    found = calloc(1, sizeof(*found));
-    if (!found)
-        return NULL;
-    *found = (struct user){.next = api->users, .uid = uid, .left_ns = now};
-    api->users = found;
-    return found;
+    return (struct user *)account_find(&api->users, uid,
+                                       limits_exempt(api->daemon, uid) ? 0 : API_USERS_MAX);
 }
 
 static void *admit(void *arg, int fd)
@@ -368,14 +331,14 @@ static void *admit(void *arg, int fd)
     if (control_identify(api->daemon, fd, &who) < 0 || !(user = find_user(api, who.uid)))
         return NULL;
     if (!limits_exempt(api->daemon, who.uid) &&
-        (user->connections >= API_CONNECTIONS_UID ||
+        (user->account.connections >= API_CONNECTIONS_UID ||
          api->connections >= API_CONNECTIONS_MAX - API_KEPT))
         return NULL;
     client = malloc(sizeof(*client));
     if (!client)
         return NULL;
     *client = (struct client){user, who};
-    user->connections++;
+    user->account.connections++;
     api->connections++;
     return client;
 }
@@ -386,8 +349,7 @@ static void leave(void *arg, void *data)
     struct client *client = data;
 
     api->connections--;
-    client->user->connections--;
-    client->user->left_ns = clock_now_ns();
+    client->user->account.connections--;
     free(client);
 }
 
@@ -451,6 +413,7 @@ int api_new(struct daemon *d, api_handler *handler, struct api **ret, struct err
         return error_set(err, -ENOMEM, "out of memory");
     api->daemon = d;
     api->handler = handler;
+    api->users = (struct accounts){.size = sizeof(struct user), .burst = API_BURST};
     api->refused_last = &api->refused;
     r = sd_event_add_time(d->event, &api->refuse, CLOCK_MONOTONIC, 0, 1000, on_refuse, api);
     if (r >= 0)
@@ -484,10 +447,7 @@ struct api *api_free(struct api *api)
     container_adopt_cancel_all(api->daemon);
     httpd_free(api->http);
     sd_event_source_disable_unref(api->refuse);
-    for (struct user *u = api->users, *next; u; u = next) {
-        next = u->next;
-        free(u);
-    }
+    accounts_free(&api->users);
     free(api);
     return NULL;
 }

@@ -22,16 +22,13 @@
 #define API_IDLE_S          10 /* an idle connection is closed after that */
 
 /*
- * The budget of any other user: so many requests a second, and so many at once. A request that
- * takes the loop longer than API_TOKEN_NS counts as several. A request beyond the budget is
+ * The budget of any other user: ACCOUNT_RATE requests a second, and so many at once. A request that
+ * takes the loop longer than ACCOUNT_TOKEN_NS counts as several. A request beyond the budget is
  * answered late, with 429.
  */
-#define API_RATE      100
 #define API_BURST     500
-#define API_TOKEN_NS  1000000
 #define API_REFUSE_NS 100000000ull
 #define API_RETRY_S   1
-#define API_FORGET_NS 10000000000ull /* after so long without connections it is full again */
 
 /* Agents' messages, deaths and decisions come first: a flood of requests delays none of them. */
 #define API_PRIORITY (SD_EVENT_PRIORITY_NORMAL + 20)

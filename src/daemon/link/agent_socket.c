@@ -8,6 +8,7 @@
 #include "daemon/job/job.h"
 #include "daemon/job/limits.h"
 #include "daemon/link/access.h"
+#include "daemon/link/account.h"
 #include "host/proc/proc.h"
 
 #include <fcntl.h>
@@ -29,12 +30,25 @@
 #define TURNS_ACCEPT    16
 #define TURNS_CONTAINER 2 /* accepts on one container's socket */
 
+#define WAIT_US 10000ull /* until a connection without budget is looked at again: one token */
+
+/* Keys of accounts: a user's agents by uid, with one of these added for … */
+#define KEY_CONTROLLERS (1ull << 32) /* … the user's controlling programs */
+#define KEY_CONTAINERS  (1ull << 33) /* … a container, by its listener's number instead */
+
+/* A budget, and the connections that wait for it. */
+struct turns {
+    struct account account;
+    struct connection *first, *last;
+};
+
 /* A listening socket: the daemon's own, or one in a container's directory. */
 struct listener {
     struct agent_socket *agent_socket;
     struct container *container;     /* NULL: the daemon's own */
     agent_socket_find_job *find_job; /* for that container */
     sd_event_source *source;
+    uint64_t number; /* never used twice */
     int fd;
 };
 
@@ -46,10 +60,87 @@ struct agent_socket {
     sd_event_source *reap_source;
     struct connection *first;
     unsigned n;
+    struct accounts accounts;
+    sd_event_source *turn; /* of those that wait for budget */
+    uint64_t listeners;
 };
+
+/* ---- budgets ---- */
+
+static void turns_leave(struct connection *connection)
+{
+    struct turns *t = connection->turns;
+    struct connection *before = NULL, **at;
+
+    if (!t)
+        return;
+    for (at = &t->first; connection->waits && *at != connection; at = &(*at)->next_turn)
+        before = *at;
+    if (connection->waits)
+        *at = connection->next_turn;
+    if (connection->waits && t->last == connection)
+        t->last = before;
+    connection->waits = false;
+    t->account.connections--;
+    connection->turns = NULL;
+}
+
+/* Counts it among those that share a budget. Returns 0 or -ENOMEM. */
+static int turns_enter(struct connection *connection, uint64_t key)
+{
+    struct accounts *t = &connection->daemon->agent_socket->accounts;
+    struct account *a = account_find(t, key, 0);
+
+    if (!a)
+        return -ENOMEM;
+    a->connections++;
+    turns_leave(connection);
+    connection->turns = (struct turns *)a;
+    return 0;
+}
+
+/* The first to wait sets the time, so that a stream of others cannot delay it for ever. */
+static void turn_later(struct agent_socket *l)
+{
+    int enabled;
+
+    if (sd_event_source_get_enabled(l->turn, &enabled) < 0 || enabled != SD_EVENT_OFF)
+        return;
+    sd_event_source_set_time_relative(l->turn, WAIT_US);
+    sd_event_source_set_enabled(l->turn, SD_EVENT_ONESHOT);
+}
+
+/* Returns true if there is no budget for it now: it then waits behind the others. */
+static bool turns_wait(struct connection *connection)
+{
+    struct agent_socket *l = connection->daemon->agent_socket;
+    struct turns *t = connection->turns;
+
+    if (!t || (!t->first && account_has(&l->accounts, &t->account)))
+        return false;
+    sd_event_source_set_enabled(connection->io, SD_EVENT_OFF);
+    connection->waits = true;
+    connection->next_turn = NULL;
+    *(t->first ? &t->last->next_turn : &t->first) = connection;
+    t->last = connection;
+    turn_later(l);
+    return true;
+}
+
+static struct connection *turns_next(struct turns *t)
+{
+    struct connection *connection = t->first;
+
+    t->first = connection->next_turn;
+    if (!t->first)
+        t->last = NULL;
+    connection->waits = false;
+    return connection;
+}
 
 static struct connection *connection_free(struct connection *connection)
 {
+    turns_leave(connection);
     sd_event_source_disable_unref(connection->io);
     close_fd(connection->fd);
     free(connection->queue);
@@ -113,16 +204,19 @@ void connection_detach(struct connection *connection)
 }
 
 /* While answers wait for room, the controlling program is not read: no more can pile up. */
+static uint32_t connection_events(const struct connection *connection)
+{
+    if (!connection->full)
+        return EPOLLIN;
+    return connection->role == CONNECTION_AGENT ? EPOLLIN | EPOLLOUT : EPOLLOUT;
+}
+
 static void connection_wait_for_room(struct connection *connection, bool full)
 {
-    uint32_t events = full ? EPOLLOUT : EPOLLIN;
-
-    if (full && connection->role == CONNECTION_AGENT)
-        events |= EPOLLIN;
     if (connection->full == full || connection->doomed)
         return;
     connection->full = full;
-    sd_event_source_set_io_events(connection->io, events);
+    sd_event_source_set_io_events(connection->io, connection_events(connection));
 }
 
 int connection_send(struct connection *connection, const union proto_message *m)
@@ -148,6 +242,8 @@ int connection_send(struct connection *connection, const union proto_message *m)
 static int connection_first(struct connection *connection, union proto_message *m,
                             struct error *err)
 {
+    struct turns *t = connection->turns;
+
     if (m->h.type == PROTO_CONTROL && connection->container)
         return error_set(err, -EACCES, "a process in a container may not control jobs");
     if (m->h.type == PROTO_CONTROL)
@@ -155,6 +251,10 @@ static int connection_first(struct connection *connection, union proto_message *
     else if (m->h.type != PROTO_HELLO)
         return error_set(err, -EBADMSG, "the first message has type %u, neither hello nor control",
                          m->h.type);
+    /* A program that orders too much does not have agents of its user wait. */
+    if (t && m->h.type == PROTO_CONTROL &&
+        turns_enter(connection, t->account.key | KEY_CONTROLLERS) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
     return 0;
 }
 
@@ -204,9 +304,9 @@ static void connection_read(struct connection *connection)
         connection_refuse(connection, &m, &err);
 }
 
-static int on_peer(sd_event_source *s, int fd, uint32_t events, void *arg)
+static void connection_serve(struct connection *connection, uint32_t events)
 {
-    struct connection *connection = arg;
+    uint64_t began = clock_now_ns();
 
     if (events & EPOLLOUT) {
         connection_wait_for_room(connection, false);
@@ -217,6 +317,38 @@ static int on_peer(sd_event_source *s, int fd, uint32_t events, void *arg)
         connection_read(connection);
     else if (events & (EPOLLHUP | EPOLLERR))
         connection_hang_up(connection);
+    if (connection->turns)
+        account_charge(&connection->turns->account, clock_now_ns() - began);
+}
+
+static int on_peer(sd_event_source *s, int fd, uint32_t events, void *arg)
+{
+    if (!turns_wait(arg))
+        connection_serve(arg, events);
+    return 0;
+}
+
+/* Those that wait are served one message each, in the order in which they came. */
+static int on_turn(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct agent_socket *l = arg;
+    bool more = false;
+
+    for (struct account *a = l->accounts.first; a; a = a->next) {
+        struct turns *t = (struct turns *)a;
+
+        while (t->first && account_has(&l->accounts, a)) {
+            struct connection *connection = turns_next(t);
+
+            if (connection->doomed)
+                continue;
+            sd_event_source_set_enabled(connection->io, SD_EVENT_ON);
+            connection_serve(connection, connection_events(connection));
+        }
+        more |= t->first != NULL;
+    }
+    if (more)
+        turn_later(l);
     return 0;
 }
 
@@ -298,9 +430,14 @@ static int connection_new(struct listener *at, int fd)
     connection->start = start;
     connection->connected_ns = clock_now_ns();
     r = sd_event_add_io(l->daemon->event, &connection->io, fd, EPOLLIN, on_peer, connection);
+    if (r >= 0 && connection->container)
+        r = turns_enter(connection, KEY_CONTAINERS | at->number);
+    else if (r >= 0 && !limits_exempt(l->daemon, who.uid))
+        r = turns_enter(connection, who.uid);
     if (r >= 0 && (connection->container || who.uid != l->daemon->uid))
         r = sd_event_source_set_ratelimit(connection->io, TURNS_US, TURNS_MESSAGE);
     if (r < 0) {
+        turns_leave(connection);
         sd_event_source_disable_unref(connection->io);
         free(connection);
         return r;
@@ -350,7 +487,7 @@ void agent_socket_tick(struct agent_socket *l)
     uint64_t now = clock_now_ns();
 
     for (struct connection *connection = l->first; connection; connection = connection->next)
-        if (connection->role == CONNECTION_NEW &&
+        if (connection->role == CONNECTION_NEW && !connection->waits &&
             now - connection->connected_ns > AGENT_SOCKET_SILENT_NS)
             connection_hang_up(connection);
 }
@@ -393,7 +530,7 @@ static int listener_new(struct agent_socket *l, int dir_fd, mode_t mode,
 
     if (!at)
         return -ENOMEM;
-    *at = (struct listener){.agent_socket = l, .container = container};
+    *at = (struct listener){.agent_socket = l, .container = container, .number = l->listeners++};
     at->fd = r = bind_in(dir_fd, mode);
     if (r >= 0)
         r = sd_event_add_io(l->daemon->event, &at->source, at->fd, EPOLLIN, on_listen, at);
@@ -448,9 +585,14 @@ int agent_socket_new(struct daemon *d, const struct agent_socket_role *agents,
     l->daemon = d;
     l->agents = agents;
     l->controllers = controllers;
+    l->accounts = (struct accounts){.size = sizeof(struct turns), .burst = AGENT_SOCKET_BURST};
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     /* Root's daemon serves every user and tells them apart; any other serves its own user. */
     r = listener_new(l, d->dir_fd, d->uid == 0 ? 0666 : 0600, NULL, &l->own);
+    if (r >= 0)
+        r = sd_event_add_time(d->event, &l->turn, CLOCK_MONOTONIC, 0, 1000, on_turn, l);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(l->turn, SD_EVENT_OFF);
     if (r >= 0)
         r = sd_event_add_defer(d->event, &l->reap_source, on_reap, l);
     if (r >= 0)
@@ -477,6 +619,8 @@ struct agent_socket *agent_socket_free(struct agent_socket *l)
     }
     agent_socket_unlisten(l->own);
     sd_event_source_disable_unref(l->reap_source);
+    sd_event_source_disable_unref(l->turn);
+    accounts_free(&l->accounts);
     close_fd(l->spare_fd);
     free(l);
     return NULL;

@@ -24,6 +24,13 @@
 #define AGENT_SOCKET_CONTAINERS_MAX 512 /* … from all containers */
 #define AGENT_SOCKET_KEPT           64  /* of PROTO_CONNECTIONS_MAX, reserved for root */
 
+/*
+ * The budget of a user and of a container, and once more of a user's controlling programs: so much
+ * of the loop's time at once, ACCOUNT_RATE of it each second. Beyond it they are not read, by turns
+ * again when there is budget: messages wait in their sockets, none is lost.
+ */
+#define AGENT_SOCKET_BURST 200 /* ms */
+
 struct container;
 struct job;
 struct agent_socket;
@@ -32,6 +39,7 @@ struct daemon;
 struct order;
 struct connection;
 struct process;
+struct turns;
 
 /* The job of process @pid, which came through @container's socket. 0, or -errno with *err. */
 typedef int agent_socket_find_job(struct container *container, pid_t pid, struct job **ret,
@@ -58,9 +66,12 @@ struct connection {
     struct caller who;
     uint64_t start; /* of the process, ticks after boot; read at accept */
     uint64_t connected_ns;
-    bool doomed;             /* to be closed before the loop sleeps */
-    bool full;               /* waits for room in the socket */
-    struct process *process; /* of an agent, after its hello */
+    bool doomed;                  /* to be closed before the loop sleeps */
+    bool full;                    /* waits for room in the socket */
+    struct turns *turns;          /* whose budget its messages take; NULL: no budget */
+    bool waits;                   /* is not read until there is budget … */
+    struct connection *next_turn; /* … and the one behind it */
+    struct process *process;      /* of an agent, after its hello */
     /* of a controlling program: */
     union proto_message *queue; /* AGENT_SOCKET_QUEUE_MAX messages, allocated when needed */
     unsigned n_queue;
