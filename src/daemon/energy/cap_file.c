@@ -65,7 +65,8 @@ static int write_whole(int dir_fd, const char *name, const char *text, size_t le
         return n < 0 ? -errno : -ENOSPC;
     if (fsync(fd) < 0 || renameat(dir_fd, TEMPORARY, dir_fd, name) < 0)
         return -errno;
-    return 0;
+    /* Without this a power cut after the rename could undo it. */
+    return fsync(dir_fd) < 0 ? -errno : 0;
 }
 
 int cap_file_save(const struct daemon *d, const struct caps *caps)
