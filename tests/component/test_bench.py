@@ -181,3 +181,70 @@ def test_documents_quote_the_rows_that_were_measured():
         "resize, exclusive, acknowledged at once: command to cores in place",
         "resize, exclusive, real TensorFlow (mlp): command to cores and threads in place",
         "bare update of a cpuset by the engine")]
+
+
+def ratios_of(name):
+    """{label: median ratio and its interval}, as the table of this result has them."""
+    rows = json.loads((ROOT / f"bench/results/{name}.json").read_text())["rows"]
+    return {row["model"]: tuple(harness.ratio_stats(row["ratios"])[key] for key in ("ratio", "low", "high")) for row in rows}
+
+
+def near(said, value):
+    """Whether a document's figure is this one, however it was rounded from the table's."""
+    return abs(float(said) - value) <= 0.56 * 10.0 ** -len(said.partition(".")[2])
+
+
+def quotes(text, pattern, *values):
+    """Whether the text has the pattern, and each of its figures (# in the pattern) is near its value."""
+    found = re.search(re.escape(pattern).replace(r"\#", r"(\d+(?:\.\d+)?)"), text)
+    return found and all(map(near, found.groups(), values))
+
+
+def text_of(document):
+    return " ".join((ROOT / document).read_text().split())
+
+
+def test_manuals_and_decisions_quote_the_rows_that_were_measured():
+    said = text_of("man/tide-run.1.scd")
+    for model, figures in ratios_of("share-4-shared-no-slices").items():
+        name = model if model == "attention" else model.upper()
+        assert quotes(said, f"{name} ×# (# to #)", *figures), (model, figures)
+    cnn = ratios_of("share-4-shared-stock")["cnn"]
+    assert quotes(text_of("docs/comparison.md"), "four convolution nets on two cores reach ×# (# … #)", *cnn), cnn
+    engine = rows_of("containers")["bare update of a cpuset by the engine"]
+    assert quotes(text_of("docs/design/13-engines.md"), "takes # ms in the engine (median of #; p99 #)",
+                  engine["p50"], engine["n"], engine["p99"]), engine
+    calls = [rows_of("micro")[what]["p50"] for what in (
+        "hooked call between two closures", "a call of a stock function, for comparison", "hooked call around a worker's sleep")]
+    gate = text_of("docs/design/01-gate.md")
+    assert quotes(gate, "# ns between two closures, where an empty call takes #; # ns around a worker's sleep", *calls), calls
+    longest = max(row["longest closure"] for row in json.loads((ROOT / "bench/results/latency.json").read_text())["rows"]
+                  if row["model"] == "cnn" and not row["other jobs"])
+    assert quotes(gate, "# ms were measured for a convolution alone", longest), longest
+
+
+def summary():
+    """Rows of the tables that open docs/benchmarks.md."""
+    return [line for line in (ROOT / "docs/benchmarks.md").read_text().split("## Method")[0].splitlines() if line.startswith("| ")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("share-*.json")) + sorted((ROOT / "bench/results").glob("throughput-*.json")),
+                         ids=lambda path: path.stem)
+def test_each_ratio_with_a_goal_has_a_row_with_its_interval(path):
+    """Nothing that was measured is left out of what a reader sees first."""
+    rows = ratios_of(path.stem)
+    assert rows
+
+    def tells(line, model, ratio, *interval):
+        return (model in line.lower() and any(near(said, ratio) for said in re.findall(r"\d+\.\d+", line))
+                and any(all(map(near, ends, interval)) for ends in re.findall(r"(\d+\.\d+) … (\d+\.\d+)", line)))
+    for model, figures in rows.items():
+        assert any(tells(line, model, *figures) for line in summary()), (model, figures)
+
+
+def test_goals_of_containers_that_queue_have_a_row():
+    for row in json.loads((ROOT / "bench/results/container-queue.json").read_text())["rows"]:
+        for what in ("makespan", "mean turnaround"):
+            goal = row[f"{what} goal"]
+            cells = goal and f"| {goal} | {row[f'{what}: threadtide ×']} | {row[f'{what} 95 %']}, "
+            assert not goal or any(cells in line for line in summary()), cells
