@@ -13,6 +13,7 @@ from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
 
+import energy_model
 import harness
 import stamp
 
@@ -248,3 +249,18 @@ def test_goals_of_containers_that_queue_have_a_row():
             goal = row[f"{what} goal"]
             cells = goal and f"| {goal} | {row[f'{what}: threadtide ×']} | {row[f'{what} 95 %']}, "
             assert not goal or any(cells in line for line in summary()), cells
+
+
+def test_a_goal_of_the_model_of_power_is_missed_by_what_rounding_would_forgive():
+    found = [(0.0242, None)] * 11
+    assert energy_model.spec_row("own 0, 10, 50, 100 %", found, 0.076)["verdict"] == "missed"
+    assert energy_model.spec_row("own 0, 10, 50, 100 %", [(0.024, None)] * 11, 0.0762)["verdict"] == "missed"
+    assert energy_model.spec_row("own 0, 10, 50, 100 %", [(0.0239, None)] * 11, 0.076)["verdict"] == "met"
+
+
+def test_verdicts_of_the_model_of_power_are_those_of_its_figures():
+    names = {"MAE": "MAE W", "mean": "error mean", "p90": "error p90", "covered": "covered"}
+    for row in rows_of("energy-model").values():
+        goals = re.findall(r"(\w+) (≤|≥) ([\d.]+)", row.get("goal", ""))
+        good = all(row[names[name]] <= float(goal) if sign == "≤" else row[names[name]] >= float(goal) for name, sign, goal in goals)
+        assert not goals or row["verdict"] == ("met" if good else "missed"), row
