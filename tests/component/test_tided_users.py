@@ -4,13 +4,15 @@ and as much of the daemon as tide.conf says. The second table of docs/permission
 import itertools
 import json
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from daemon import BORROW, LEND, RECLAIM, SET, Controller, control, eventually
+from daemon import BORROW, LEND, RECLAIM, SET, Controller, Job, control, eventually
 
 ONE, TWO, THREE = 61001, 61002, 61003  # users without a name
 ADMINS = 61100
@@ -148,6 +150,74 @@ def test_a_pin_to_all_cores_is_cut_when_somebody_comes(place):
     eventually(lambda: os.sched_getaffinity(two.peer.pid) == cpus - half)  # nobody may pin them away
     two.end()
     eventually(lambda: os.sched_getaffinity(one.peer.pid) == cpus)
+
+
+def without_agent(tided, request, uid, busy):
+    """A job of a program that never reports: it sleeps, or it keeps three cores busy."""
+    loop = "while :; do :; done"
+    program = ["sh", "-c", f"{loop} & {loop} & {loop}"] if busy else ["sleep", "600"]
+    process = subprocess.Popen(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *program],
+                               start_new_session=True)
+
+    def end():
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    request.addfinalizer(end)
+    comm = pathlib.Path(f"/proc/{process.pid}/comm")
+    eventually(lambda: comm.read_text().strip() == program[0])
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": process.pid, "script": True})
+    assert status == 201, answer
+    return Job(tided, process, answer)
+
+
+@two_cpus
+@pytest.mark.parametrize("busy", [False, True], ids=["sleeps", "busy"])
+def test_cores_pinned_for_a_program_without_an_agent_are_cut_too(place, request, busy):
+    cpus = os.sched_getaffinity(0)
+    half = set(sorted(cpus)[:len(cpus) // 2])
+    tided = place.daemon("--policy", "equal").start()
+    one = without_agent(tided, request, ONE, busy)
+    if busy:
+        eventually(lambda: "no share" not in one.get()["reason"])
+    assert patch(tided, ONE, one, pin=True, cores=",".join(map(str, cpus)))[0] == 200
+    two = tided.job("--max", "64", uid=TWO)
+    eventually(lambda: os.sched_getaffinity(one.peer.pid) == half)
+    eventually(lambda: os.sched_getaffinity(two.peer.pid) == cpus - half)
+    two.end()
+    eventually(lambda: os.sched_getaffinity(one.peer.pid) == cpus)
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["sleeps", "busy"])
+def test_many_pins_together_keep_no_more_than_the_share(tided, request, busy):
+    two = tided.job("--max", "8", uid=TWO)
+    first, second = (without_agent(tided, request, ONE, busy) for _ in range(2))
+    assert patch(tided, ONE, first, pin=True, cores="0-3")[0] == 200
+    assert patch(tided, ONE, second, pin=True, cores="4-7")[0] == 200
+    settle([4], two)
+    settle([2, 2], first, second)
+
+
+def test_nobody_is_pinned_to_cores_that_another_user_keeps(tided):
+    one, two = tided.job("--max", "8", uid=ONE), tided.job("--max", "8", uid=TWO)
+    settle([4, 4], one, two)
+    assert patch(tided, ONE, one, pin=True, cores="0-3")[0] == 200
+    status, answer = patch(tided, TWO, two, pin=True, cores="2-5")
+    assert status == 403 and "a job of another user is pinned to core 2-3" in answer and "cores-pinned" in answer
+    assert not two.get()["pinned"]
+    assert patch(tided, TWO, two, pin=True, cores="4-6")[0] == 200
+    assert one.patch(auto=True)[0] == 200
+    assert patch(tided, TWO, two, pin=True, cores="2-5")[0] == 200
+
+
+def test_a_pin_that_is_whole_again_leaves_what_another_user_has_pinned_meanwhile(tided):
+    """Pinned alone, cut for two others; one of them goes, and the other has pinned what was cut."""
+    one = tided.job("--max", "8", uid=ONE)
+    assert patch(tided, ONE, one, pin=True, cores="0-6")[0] == 200
+    two, three = tided.job("--max", "2", uid=TWO), tided.job("--max", "8", uid=THREE)
+    settle([3, 2, 3], one, two, three)
+    assert patch(tided, TWO, two, pin=True, cores="3-4")[0] == 200
+    three.end()
+    settle([5, 2], one, two)  # cores 0-2 and 5-6
 
 
 @two_cpus

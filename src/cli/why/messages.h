@@ -92,6 +92,8 @@
       "they would take those of other users.",                                                     \
       "Ask for at most the share that the message names, or ask an administrator; 'tide set JOB "  \
       "--auto' leaves the number to the policy.")                                                  \
+    X("cores-pinned", "A job of another user is pinned to some of these cores.",                   \
+      "Name other cores, or leave out --cores: 'tide pin JOB' keeps those that the job has.")      \
     X("priority-too-high", "The priority is above what users may give their jobs.",                \
       "Use a lower --priority; 'user-priority' in tide.conf(5) is the limit.")                     \
     X("min-above-max", "--min asks for more threads than --max allows.",                           \

@@ -14,6 +14,7 @@
 #include "daemon/peers/control.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/plan.h"
+#include "daemon/plan/users.h"
 #include "daemon/plan/wait.h"
 #include "daemon/record/history.h"
 #include "daemon/record/store.h"
@@ -586,6 +587,10 @@ static void patch_job(struct request *r, struct job *j)
     if (!routes_within_limits(
             r, j->uid, p.asked.priority == j->asked.attributes.priority ? NULL : &p.asked, threads))
         return;
+    if (!governs && p.has_cores && users_check_cores(j, &p.cores, &err) < 0) {
+        request_fail_with(r, HTTP_FORBIDDEN, "", &err);
+        return;
+    }
     r->changed = changes(j, &p);
     if (p.held != j->admission.held) {
         if (admission_hold(j, p.held, &err) < 0) {

@@ -187,6 +187,7 @@ struct job_wanted {
         bool is_short;    /* the user's jobs could use more */
     } user;               /* written by plan/users.c */
     struct threads threads;
+    struct cpuset kept;  /* what it has of the cores of `tide pin`; written by plan/users.c */
     struct cpuset cores; /* empty: no fence */
     uint32_t weight;     /* of a control group; usual: CGROUP_WEIGHT_STD */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */

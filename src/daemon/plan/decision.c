@@ -194,7 +194,7 @@ bool decision_counts(const struct job *j, uint64_t now)
     if (j->observed.frozen)
         return false;
     return job_tells_use(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
-           j->adopted || j->observed.usage.cores > 0 ||
+           j->adopted || users_pins_cores(j) || j->observed.usage.cores > 0 ||
            (!j->asked.script && now - j->met_ns < JOB_YOUNG_NS);
 }
 
@@ -221,7 +221,7 @@ static bool is_measured(const struct job *j, uint64_t now)
     bool young = now - j->met_ns < JOB_YOUNG_NS;
 
     return j->admission.phase == JOB_RUNNING && !job_reported(j) && !j->adopted &&
-           j->asked.attributes.placement == PLACEMENT_SHARED &&
+           !users_pins_cores(j) && j->asked.attributes.placement == PLACEMENT_SHARED &&
            (j->admission.submitted ? !young : j->observed.usage.cores > 0);
 }
 
@@ -396,12 +396,11 @@ static void want_cores(struct daemon *daemon, uint64_t now)
         c->count = j->wanted.share;
         if (users_over(j)) /* would keep others from more than the user's share */
             c->exclusive = false;
-        if (j->asked.kept) { /* no other job gets pinned cores while it runs */
-            struct cpuset kept = users_kept_cores(j);
-
-            c->exclusive = cpuset_count(&kept) > 0 && j->admission.wanted && !j->observed.frozen;
-            c->count = cpuset_count(&kept);
-            c->current = c->allowed = kept;
+        if (users_keeps_cores(j)) { /* no other job gets them while it runs */
+            c->exclusive = users_pins_cores(j) && j->admission.wanted && !j->observed.frozen &&
+                           (j->asked.granted || !users_over(j));
+            c->count = cpuset_count(&j->wanted.kept);
+            c->current = c->allowed = j->wanted.kept;
             continue;
         }
         if (!j->wanted.overlaps) /* overlapping cores are not its own to keep */
@@ -419,8 +418,8 @@ static void want_cores(struct daemon *daemon, uint64_t now)
         j->wanted.overlaps = d->cores[count].overlaps;
         if (j->placed.unfenceable)
             cpuset_zero(&j->wanted.cores);
-        else if (j->asked.kept)
-            j->wanted.cores = users_kept_cores(j);
+        else if (users_keeps_cores(j))
+            j->wanted.cores = j->wanted.kept;
         else
             j->wanted.cores = d->cores[count].assigned;
         count++;
@@ -784,6 +783,7 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     }
     promises_confirm(d->job, d->count);
     users_add_up(daemon);
+    users_keep_cores(daemon);
     want_cores(daemon, now);
     for (struct job *j = daemon->jobs->first; j; j = j->next) {
         want_limits(j);

@@ -5,6 +5,8 @@
 #include "daemon/job/limits.h"
 #include "host/cgroup/cgroup.h"
 
+#include <errno.h>
+
 /* Resolution of the weights of a user's many jobs. */
 #define SCALE_MAX 100
 
@@ -96,24 +98,86 @@ uint32_t users_weight(const struct job *j, uint32_t cores)
     return weight < CGROUP_WEIGHT_MAX ? (uint32_t)weight : CGROUP_WEIGHT_MAX;
 }
 
-struct cpuset users_kept_cores(const struct job *j)
-{
-    struct cpuset cores = j->asked.kept_cores;
+/* ---- cores of `tide pin` ---- */
 
-    if (j->wanted.user.is_short && !j->asked.granted)
-        cpuset_cut(&cores, j->wanted.share ? j->wanted.share : 1);
-    return cores;
+/* Whose pins are looked at first; the later ones have what is left. */
+enum turn { TURN_GRANTED, TURN_WHOLE, TURN_CUT, TURN_STANDS_STILL, TURNS };
+
+static enum turn turn_of(const struct job *j)
+{
+    if (!j->admission.wanted || j->observed.frozen)
+        return TURN_STANDS_STILL;
+    if (j->asked.granted)
+        return TURN_GRANTED;
+    return j->wanted.user.is_short ? TURN_CUT : TURN_WHOLE;
+}
+
+/* Removes from @cores those that jobs of other users keep. Returns whether there were any. */
+static bool leave_others(const struct job *j, struct cpuset *cores)
+{
+    bool any = false;
+
+    for (const struct job *k = j->daemon->jobs->first; k; k = k->next)
+        for (unsigned w = 0; k->uid != j->uid && w < CPUSET_WORDS; w++) {
+            any |= (cores->word[w] & k->wanted.kept.word[w]) != 0;
+            cores->word[w] &= ~k->wanted.kept.word[w];
+        }
+    return any;
+}
+
+void users_keep_cores(struct daemon *d)
+{
+    for (struct job *j = d->jobs->first; j; j = j->next)
+        cpuset_zero(&j->wanted.kept);
+    for (enum turn turn = TURN_GRANTED; turn < TURNS; turn++)
+        for (struct job *j = d->jobs->first; j; j = j->next) {
+            if (!j->asked.kept || turn_of(j) != turn)
+                continue;
+            j->wanted.kept = j->asked.kept_cores;
+            if (turn != TURN_GRANTED)
+                leave_others(j, &j->wanted.kept);
+            if (turn == TURN_CUT)
+                cpuset_cut(&j->wanted.kept, j->wanted.share ? j->wanted.share : 1);
+        }
+}
+
+bool users_pins_cores(const struct job *j)
+{
+    return j->asked.kept && cpuset_count(&j->asked.kept_cores) > 0;
+}
+
+bool users_keeps_cores(const struct job *j)
+{
+    return j->asked.kept && (!users_pins_cores(j) || cpuset_count(&j->wanted.kept) > 0);
+}
+
+int users_check_cores(const struct job *j, const struct cpuset *cores, struct error *err)
+{
+    struct cpuset left = *cores, others = {0};
+    char text[CPUSET_TEXT_MAX];
+
+    if (!leave_others(j, &left))
+        return 0;
+    for (unsigned w = 0; w < CPUSET_WORDS; w++)
+        others.word[w] = cores->word[w] & ~left.word[w];
+    cpuset_format(&others, text, sizeof(text));
+    return error_word(
+        err, error_set(err, -EPERM, "a job of another user is pinned to core %.200s", text),
+        "cores-pinned");
 }
 
 struct threads users_pinned_threads(const struct job *j)
 {
     struct threads threads = j->asked.pinned;
+    uint32_t most = PROTO_THREADS_MAX, cores = cpuset_count(&j->wanted.kept);
 
-    if (!j->wanted.user.is_short || j->asked.granted || j->wanted.share == 0)
-        return threads;
-    if (threads.intra > j->wanted.share)
-        threads.intra = j->wanted.share;
-    if (threads.inter > j->wanted.share)
-        threads.inter = j->wanted.share;
+    if (j->wanted.user.is_short && !j->asked.granted && j->wanted.share > 0)
+        most = j->wanted.share;
+    if (cores > 0 && cores < cpuset_count(&j->asked.kept_cores) && cores < most)
+        most = cores;
+    if (threads.intra > most)
+        threads.intra = most;
+    if (threads.inter > most)
+        threads.inter = most;
     return threads;
 }

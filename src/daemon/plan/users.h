@@ -39,8 +39,24 @@ bool users_over(const struct job *j);
  */
 uint32_t users_weight(const struct job *j, uint32_t cores);
 
-/* The cores of `tide pin`, cut to the job's part of its user's share. */
-struct cpuset users_kept_cores(const struct job *j);
+/*
+ * Decides what each job has of the cores of `tide pin` (job->wanted.kept): as many as its part of
+ * its user's share, and none that a job of another user keeps. Pins of administrators come first
+ * and are not cut.
+ */
+void users_keep_cores(struct daemon *d);
+
+/* Whether it is pinned to cores, rather than to what it has without a fence. */
+bool users_pins_cores(const struct job *j);
+
+/* Whether what it is pinned to decides its cores: not if other users keep all of them. */
+bool users_keeps_cores(const struct job *j);
+
+/*
+ * Whether @j may be pinned to @cores without an administrator: not if a job of another user keeps
+ * one of them. Returns 0, or -EPERM with *err.
+ */
+int users_check_cores(const struct job *j, const struct cpuset *cores, struct error *err);
 
 /* The threads of `tide set`, cut to that part. */
 struct threads users_pinned_threads(const struct job *j);
