@@ -452,7 +452,7 @@ VERBS_OF = {
     "speak as the job's agent": ("hello",),
 }
 VERBS = [verb for verbs in VERBS_OF.values() for verb in verbs]
-# Who asks: the row of the table.
+# The row of the table for each caller.
 ROW_OF = {"root": "root", "owner": "the job's owner", "other": "another user", "other, power": "another user in `tide-power`",
           **{f"other, {admin}": "another user in `tide-admin`" for admin in ("admin", "admin first", "many groups")}}
 IN_A_CONTAINER = "a process in a container, on its own socket"  # the test of containers' sockets, below
