@@ -82,6 +82,8 @@ static int run(const struct unit_config *config)
     }
     unit_log("%s: %u meters, %u switches", config->name, config->meters, config->switches);
     sd_notify(0, "READY=1");
+    if (sd_event_set_watchdog(event, true) < 0) /* 0: no watchdog is configured */
+        unit_log("cannot report to systemd's watchdog: systemd may restart tide-power");
     r = sd_event_loop(event);
     sd_notify(0, "STOPPING=1");
     area_free(area);

@@ -10,6 +10,7 @@ import pytest
 
 from daemon import GUARD_S, eventually
 from hub import AS_ROOT, KWH, TOOLS, Hub, Serving
+from notify import ServiceManager, asks_for_a_watchdog
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -204,3 +205,17 @@ def test_wrong_use_says_what_is_right(build_dir, tmp_path, arguments, code, told
     status, out, err = Hub(build_dir / "tide-hub", tmp_path).run(*arguments)
     assert (status, out) == (code, "")
     assert told in err
+
+
+def test_the_service_manager_hears_of_a_loop_that_goes_on_and_of_no_other(hub, tmp_path):
+    hub.enrol("lab3")
+    hub.kill()
+    manager = ServiceManager(tmp_path)
+    hub.env = {**manager.env, "TIDE_FAILPOINT": "energy-put:1:delay=600000ms"}
+    hub.serve()
+    manager.hears_of_a_loop_that_goes_on()
+    hub.publish("lab3", "tide/1/lab3/up/energy", json.dumps(records(1, 5)))  # the loop stands still
+    manager.hears_no_more()
+    hub.kill()
+    manager.end()
+    assert asks_for_a_watchdog("tide-hub")

@@ -12,13 +12,13 @@ import socket
 import struct
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from daemon import (GUARD_S, LIST, RESULT, SET, SLOWNESS, WELCOME, Raw, UnixConnection, control,
+from daemon import (GUARD_S, LIST, RESULT, SET, WELCOME, Raw, UnixConnection, control,
                     eventually, hello, remove)
 from engine import IMAGE, Engine
+from notify import ServiceManager, asks_for_a_watchdog
 from permissions import table_behind
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -241,37 +241,20 @@ def test_another_socket_than_its_own_is_refused(place, public_dir):
 
 
 def test_the_service_manager_hears_of_a_loop_that_goes_on_and_of_no_other(place, public_dir):
-    heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    heard.bind(str(public_dir / "notify"))
+    manager = ServiceManager(public_dir)
     tided = place.daemon("--cpus", "0-7")
-    tided.env = {"NOTIFY_SOCKET": str(public_dir / "notify"), "WATCHDOG_USEC": "200000",
-                 "TIDE_FAILPOINT": "target-lowered:2:delay=600000ms"}
-
-    words = queue.Queue()
-
-    def listen():  # at once: libsystemd waits where ten words lie unread
-        while word := heard.recv(100):
-            words.put(word.decode())
-
-    def hear(seconds):
-        try:
-            return words.get(timeout=seconds)
-        except queue.Empty:
-            return None
-
-    threading.Thread(target=listen, daemon=True).start()
+    tided.env = {**manager.env, "TIDE_FAILPOINT": "target-lowered:2:delay=600000ms"}
     tided.start()
     job = tided.job()
     job.target(8)
-    assert hear(GUARD_S).startswith("READY=1")
-    assert [hear(GUARD_S) for _ in range(20)] == ["WATCHDOG=1"] * 20
+    manager.hears_of_a_loop_that_goes_on()
     order = UnixConnection(tided.dir / "api.sock")
     order.request("PATCH", f"/v1/jobs/{job.id}", json.dumps({"threads": 1}))  # the loop stands still
-    eventually(lambda: hear(2 * SLOWNESS) is None)
+    manager.hears_no_more()
     tided.signal(signal.SIGKILL)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-        end.sendto(b"", str(public_dir / "notify"))
+    manager.end()
     order.close()
+    assert asks_for_a_watchdog("tided")
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd-analyze")

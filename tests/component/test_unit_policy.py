@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 
+from notify import ServiceManager, asks_for_a_watchdog
 from site_bed import EVENINGS, KWH, MONDAY_17, W, Clock, Hand, rule
 from unit_bed import bed, program, rig  # noqa: F401
 
@@ -344,3 +345,17 @@ def test_prometheus_reads_what_is_known(area):
     told = values()
     assert (told["tide_unit_watts"], told["tide_unit_cap_watts"], told["tide_unit_policy_number"]) == ("1000", "1200", "7")
     assert told["tide_unit_parent_connected"] == "1" and float(told["process_resident_memory_bytes"]) < 32e6
+
+
+def test_the_service_manager_hears_of_a_loop_that_goes_on_and_of_no_other(area, tmp_path):
+    unit = area()
+    unit.kill()
+    manager = ServiceManager(tmp_path)
+    unit.env = {**unit.env, **manager.env, "TIDE_FAILPOINT": "unit-policy-stored:1:delay=600000ms"}
+    unit.begin()
+    manager.hears_of_a_loop_that_goes_on()
+    unit.hub.policy(7, RULES)  # the loop stands still
+    manager.hears_no_more()
+    unit.kill()
+    manager.end()
+    assert asks_for_a_watchdog("tide-power")

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <systemd/sd-daemon.h>
 #include <time.h>
 
 #define ROLLUP_US    60000000
@@ -278,7 +279,11 @@ int serve_run(const struct conf *conf, struct error *err)
     int r = start(&s, err);
 
     if (r == 0) {
+        sd_notify(0, "READY=1");
+        if (sd_event_set_watchdog(s.event, true) < 0) /* 0: no watchdog is configured */
+            say(&s, NULL, "cannot report to systemd's watchdog: systemd may restart tide-hub");
         r = sd_event_loop(s.event);
+        sd_notify(0, "STOPPING=1");
         if (r < 0)
             error_set(err, r, "the event loop ended: %s", strerror(-r));
         else
