@@ -57,7 +57,7 @@ class Injector:
 
     def __init__(self, plane, folder):
         self.plane = plane
-        self.ports = [plane.address.port() for _ in range(2)]
+        self.ports = [plane.address.port() for _ in range(3)]
         agent = folder / "agent/lib/x86_64-linux-gnu"
         agent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["strip", "--strip-unneeded", "-o", agent / "libtide-agent.so", BUILD / "libtide-agent.so"], check=True)
@@ -70,9 +70,10 @@ class Injector:
         call(plane, plane.address.ip, self.ports[0], self.authority)
         eventually(lambda: said(make(plane, "default", "try", query="?dryRun=All")))  # it learns of the address in its own time
 
-    def begin(self, port, health, *more):
+    def begin(self, port, health, metrics, *more):
         ip = self.plane.address.ip
-        process = subprocess.Popen([*self.command, f"--listen={ip}:{port}", f"--health={ip}:{health}", *more])
+        process = subprocess.Popen([*self.command, f"--listen={ip}:{port}", f"--health={ip}:{health}", f"--metrics={ip}:{metrics}",
+                                    *more])
         eventually(lambda: self.plane.answers(f"http://{ip}:{health}", "/readyz"))
         return process
 

@@ -92,12 +92,22 @@ def test_the_documents_commands_tell_the_api_server_of_authority_and_path(cluste
 
 
 def test_it_says_when_its_authority_ends(cluster, injector):
-    ip, (_, health) = cluster.address.ip, injector.ports
-    with urllib.request.urlopen(f"http://{ip}:{health}/metrics", timeout=GUARD_S) as answer:
+    ip, (_, _, metrics) = cluster.address.ip, injector.ports
+    with urllib.request.urlopen(f"http://{ip}:{metrics}/metrics", timeout=GUARD_S) as answer:
         end = re.search(r"(?m)^tide_inject_authority_end_timestamp_seconds (\S+)", answer.read().decode())[1]
     wanted = subprocess.run(["openssl", "x509", "-noout", "-enddate", "-dateopt", "iso_8601"], input=injector.authority, text=True,
                             capture_output=True, check=True).stdout.strip().removeprefix("notAfter=")
     assert datetime.datetime.fromisoformat(wanted.replace("Z", "+00:00")).timestamp() == float(end)
+
+
+def test_numbers_and_probes_have_addresses_of_their_own(cluster, injector):
+    """Probes come from the whole cluster; numbers are for those who reach an address that the manifest keeps to the pod."""
+    ip, (_, health, metrics) = cluster.address.ip, injector.ports
+    assert all(cluster.answers(f"http://{ip}:{health}", path) for path in ("/healthz", "/readyz"))
+    assert not cluster.answers(f"http://{ip}:{health}", "/metrics")
+    assert cluster.answers(f"http://{ip}:{metrics}", "/metrics") and not cluster.answers(f"http://{ip}:{metrics}", "/readyz")
+    text = (ROOT / "dist/kubernetes/inject.yaml").read_text()
+    assert "--health=:8080" in text and "--metrics=127.0.0.1:8081" in text
 
 
 def test_an_authority_of_which_people_told_stays_until_it_ends(cluster, injector, tmp_path):
@@ -107,7 +117,7 @@ def test_an_authority_of_which_people_told_stays_until_it_ends(cluster, injector
     secrets = f"/api/v1/namespaces/{SPACE}/secrets"
     data = {name: base64.b64encode((tmp_path / name).read_bytes()).decode() for name in ("ca.crt", "ca.key")}
     cluster.must("POST", secrets, {"metadata": {"name": "old"}, "data": data})
-    process = injector.begin(cluster.address.port(), cluster.address.port(), "--drain=0", "--ca-secret=old", "--kubeconfig", cluster.kubeconfig())
+    process = injector.begin(*(cluster.address.port() for _ in range(3)), "--drain=0", "--ca-secret=old", "--kubeconfig", cluster.kubeconfig())
     try:
         kept = cluster.must("GET", f"{secrets}/old")["data"]
         assert {**kept, **data} == kept and len(base64.b64decode(kept["path"])) == 64  # which it has added
@@ -273,7 +283,7 @@ def test_a_namespace_that_cannot_have_the_agent_has_its_pods(cluster, injector, 
 
 
 def test_who_ends_says_so_answers_on_and_keeps_its_path(cluster, injector):
-    ip, ports = cluster.address.ip, [cluster.address.port() for _ in range(2)]
+    ip, ports = cluster.address.ip, [cluster.address.port() for _ in range(3)]
     before, context = token(cluster), ssl.create_default_context(cadata=injector.authority)
     process = injector.begin(*ports, "--drain=100")
     try:

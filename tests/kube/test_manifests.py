@@ -253,6 +253,17 @@ def test_a_job_that_enrols_has_another_name_whenever_its_pod_is_another_one(helm
         assert other[0] != name and other[1] != pod, value
 
 
+def test_numbers_are_on_loopback_unless_they_are_exposed(helm):
+    def made(*values):
+        return helm("template", "t", str(CHART), "--kube-version", "1.34.0", "--set", ",".join(("inject.enabled=true", *values)))
+
+    hidden = made()
+    assert hidden.count("--metrics=127.0.0.1:8081") == 2 and "port: metrics" not in hidden  # the controller's, the injector's
+    shown = made("metrics.expose=true")
+    assert shown.count("--metrics=:8081") == 2 and shown.count("- {port: metrics, protocol: TCP}") == 2
+    assert made("metrics.expose=true", "metrics.from[0].podSelector.matchLabels.app=prometheus").count("app: prometheus") == 2
+
+
 def test_a_packed_chart_holds_the_definition_itself_and_not_a_link(helm, tmp_path):
     helm("package", str(CHART), "--destination", str(tmp_path))
     shown = helm("show", "all", str(next(tmp_path.glob("*.tgz"))))

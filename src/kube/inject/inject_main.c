@@ -44,7 +44,8 @@ static const char usage[] =
     "  --context NAME        of the kubeconfig\n"
     "  --namespace NAME      ours, with the Secret; its pods are left alone; default: the pod's\n"
     "  --listen HOST:PORT    the API server's questions (TLS); default :9443\n"
-    "  --health HOST:PORT    /healthz, /readyz, /metrics; default 127.0.0.1:8080\n"
+    "  --health HOST:PORT    /healthz and /readyz, for probes; default 127.0.0.1:8080\n"
+    "  --metrics HOST:PORT   /metrics, to everybody who asks; default 127.0.0.1:8081\n"
     "  --service HOST        whom the API server calls; default tide-inject.NAMESPACE.svc\n"
     "  --ca-secret NAME      keeps the authority of our certificates, and the secret part of the\n"
     "                        webhook's path; default tide-inject-ca\n"
@@ -63,6 +64,7 @@ enum option_id {
     OPTION_NAMESPACE,
     OPTION_LISTEN,
     OPTION_HEALTH,
+    OPTION_METRICS,
     OPTION_SERVICE,
     OPTION_SECRET,
     OPTION_TLS_DIR,
@@ -79,6 +81,7 @@ static const struct option options[] = {
     {"namespace", required_argument, NULL, OPTION_NAMESPACE},
     {"listen", required_argument, NULL, OPTION_LISTEN},
     {"health", required_argument, NULL, OPTION_HEALTH},
+    {"metrics", required_argument, NULL, OPTION_METRICS},
     {"service", required_argument, NULL, OPTION_SERVICE},
     {"ca-secret", required_argument, NULL, OPTION_SECRET},
     {"tls-dir", required_argument, NULL, OPTION_TLS_DIR},
@@ -282,6 +285,7 @@ static int run(struct program *p, struct error *err)
         return error_set(err, -ENOMEM, "out of memory");
     p->webhook_options.listen = given(p, OPTION_LISTEN, ":9443");
     p->webhook_options.health = given(p, OPTION_HEALTH, "127.0.0.1:8080");
+    p->webhook_options.metrics = given(p, OPTION_METRICS, "127.0.0.1:8081");
     p->webhook_options.own = given(p, OPTION_NAMESPACE, client_namespace(p->client));
     name_trust(p);
     r = webhook_new(p->event, &p->webhook_options, p->spread, &p->webhook, err);

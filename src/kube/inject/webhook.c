@@ -21,7 +21,7 @@ struct webhook {
     const struct webhook_options *options;
     sd_event *event;
     struct spread *spread;
-    struct httpd *server, *health; /* the first: NULL without a certificate */
+    struct httpd *server, *health, *metrics; /* the first: NULL without a certificate */
     uint64_t patched, left, refused;
     int64_t authority_s;
     bool leaves;
@@ -157,7 +157,7 @@ static void on_over(void *arg, struct httpd_request *r)
     forget(q);
 }
 
-/* ---- probes and numbers ---- */
+/* ---- numbers ---- */
 
 static char *numbers(const struct webhook *w)
 {
@@ -183,6 +183,18 @@ static char *numbers(const struct webhook *w)
     return prometheus_end(f, &text);
 }
 
+static void on_metrics(void *arg, struct httpd_request *r)
+{
+    if (strcmp(r->method, "GET") != 0)
+        httpd_answer(r, 405, "text/plain", strdup("only GET\n"), false);
+    else if (strcmp(r->path, "/metrics") == 0)
+        httpd_answer(r, 200, PROMETHEUS_TYPE, numbers(arg), false);
+    else
+        httpd_answer(r, 404, "text/plain", strdup("/metrics\n"), false);
+}
+
+/* ---- probes ---- */
+
 static void on_probe(void *arg, struct httpd_request *r)
 {
     struct webhook *w = arg;
@@ -190,8 +202,6 @@ static void on_probe(void *arg, struct httpd_request *r)
 
     if (strcmp(r->method, "GET") != 0)
         httpd_answer(r, 405, "text/plain", strdup("only GET\n"), false);
-    else if (strcmp(r->path, "/metrics") == 0)
-        httpd_answer(r, 200, PROMETHEUS_TYPE, numbers(w), false);
     else if (strcmp(r->path, "/healthz") == 0)
         httpd_answer(r, 200, "text/plain", strdup("ok\n"), false);
     else if (strcmp(r->path, "/readyz") == 0)
@@ -201,7 +211,7 @@ static void on_probe(void *arg, struct httpd_request *r)
                                         : "there is no certificate or no path yet\n"),
                      false);
     else
-        httpd_answer(r, 404, "text/plain", strdup("/metrics, /healthz or /readyz\n"), false);
+        httpd_answer(r, 404, "text/plain", strdup("/healthz or /readyz\n"), false);
 }
 
 /* ---- the webhook ---- */
@@ -215,6 +225,7 @@ int webhook_new(sd_event *event, const struct webhook_options *options, struct s
                                    .arg = w,
                                    .connections_max = 64,
                                    .idle_s = WEBHOOK_IDLE_S};
+    struct httpd_options metrics = health;
     int r;
 
     if (!w)
@@ -222,9 +233,13 @@ int webhook_new(sd_event *event, const struct webhook_options *options, struct s
     w->options = options;
     w->event = event;
     w->spread = spread;
+    metrics.address = options->metrics;
+    metrics.handler = on_metrics;
     r = httpd_new(event, &health, &w->health, err);
+    if (r == 0)
+        r = httpd_new(event, &metrics, &w->metrics, err);
     if (r < 0) {
-        free(w);
+        webhook_free(w);
         return r;
     }
     *ret = w;
@@ -265,6 +280,7 @@ struct webhook *webhook_free(struct webhook *w)
         return NULL;
     httpd_free(w->server); /* calls on_over() for what waits */
     httpd_free(w->health);
+    httpd_free(w->metrics);
     free(w);
     return NULL;
 }

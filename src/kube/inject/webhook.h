@@ -29,10 +29,11 @@ struct spread;
 struct webhook;
 
 struct webhook_options {
-    const char *listen; /* HOST:PORT of questions */
-    const char *health; /* … of /healthz, /readyz and /metrics */
-    const char *own;    /* a namespace whose pods are left alone, beside kube-system */
-    bool sizes;         /* set the variables that size runtimes, too */
+    const char *listen;  /* HOST:PORT of questions */
+    const char *health;  /* … of /healthz and /readyz, for probes */
+    const char *metrics; /* … of /metrics, to everybody who asks */
+    const char *own;     /* a namespace whose pods are left alone, beside kube-system */
+    bool sizes;          /* set the variables that size runtimes, too */
 };
 
 /* @options must outlive the object. Serves probes, and no questions until webhook_serve(). */
