@@ -202,7 +202,7 @@ pid_t guardian_pid(const struct guardian *g)
     return g->pipe_fd < 0 ? 0 : g->pid;
 }
 
-struct journal *guardian_keep(struct guardian *g)
+struct journal *guardian_journal(struct guardian *g)
 {
     return g->journal;
 }

@@ -60,7 +60,7 @@ int guardian_note_knob(struct guardian *g, const char *path, const char *origina
 void guardian_forget_knob(struct guardian *g, const char *path);
 
 /* The restore journal of containers, carried out by the guardian process alone. */
-struct journal *guardian_keep(struct guardian *g); /* borrowed */
+struct journal *guardian_journal(struct guardian *g); /* borrowed */
 
 /* Restores every process; returns their number. @root is "/". */
 unsigned guardian_restore(struct guardian *g, int root, const struct cgroup *cg);

@@ -13,7 +13,7 @@ struct engine *container_engine(const struct container *c)
     return c->set->up ? c->set->engine : NULL;
 }
 
-struct daemon *container_node(const struct container *c)
+struct daemon *container_daemon(const struct container *c)
 {
     return c->set->daemon;
 }

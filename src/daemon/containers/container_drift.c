@@ -20,7 +20,7 @@
 static bool find_group(struct container *c)
 {
     const struct process *first = c->job ? container_first(c->job) : NULL;
-    const struct daemon *d = container_node(c);
+    const struct daemon *d = container_daemon(c);
 
     return d->cgroup && first &&
            (*c->place.cpu || *c->place.cpuset ||
@@ -36,7 +36,7 @@ const char *container_group(const struct job *j)
 
 static int read_kernel(struct container *c, struct cgroup_settings *ret)
 {
-    const struct daemon *d = container_node(c);
+    const struct daemon *d = container_daemon(c);
     int r;
 
     if (!find_group(c))

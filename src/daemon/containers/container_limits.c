@@ -20,7 +20,7 @@
 static uint32_t quota_of(const struct container *c, const struct limits *l)
 {
     uint32_t mcpu = engine_quota_mcpu(&l->quota);
-    bool lifted = l->quota.nano_cpus > 0 && mcpu >= 1000 * container_node(c)->topology.cpus;
+    bool lifted = l->quota.nano_cpus > 0 && mcpu >= 1000 * container_daemon(c)->topology.cpus;
 
     return lifted ? 0 : mcpu;
 }
@@ -44,7 +44,7 @@ static uint32_t shares_for(const struct container *c, uint32_t weight)
 /* An engine cannot unset a limit, but takes a value with the same effect. */
 static void as_given(const struct container *c, struct limits *l)
 {
-    const struct daemon *d = container_node(c);
+    const struct daemon *d = container_daemon(c);
 
     if (cpuset_count(&l->cpus) == 0)
         l->cpus = d->topology.online;
@@ -87,7 +87,7 @@ static struct engine_update own_limits(const struct container *c)
 static int note_own(struct container *c)
 {
     struct engine_update own = own_limits(c);
-    int r = journal_note(guardian_keep(container_node(c)->guardian), container_engine_path(c),
+    int r = journal_note(guardian_journal(container_daemon(c)->guardian), container_engine_path(c),
                          c->id, &own);
 
     if (r > 0)
@@ -99,7 +99,7 @@ static void correct_own(const struct container *c)
 {
     struct engine_update own = own_limits(c);
 
-    journal_correct(guardian_keep(container_node(c)->guardian), c->id, &own);
+    journal_correct(guardian_journal(container_daemon(c)->guardian), c->id, &own);
     sd_event_source_set_enabled(c->set->flush, SD_EVENT_ONESHOT);
 }
 
@@ -110,7 +110,7 @@ static void correct_own(const struct container *c)
 static void accept(struct container *c, const struct limits *now)
 {
     struct job *j = c->job;
-    struct daemon *d = container_node(c);
+    struct daemon *d = container_daemon(c);
     unsigned what = difference(c, now, &c->placed);
     uint32_t mcpu;
 
@@ -232,7 +232,7 @@ static void give_up(struct container *c, const struct engine_result *result)
     c->failures = 0;
     c->again = 0;
     c->refused_ns = result->code == -EINVAL ? 0 : clock_now_ns();
-    daemon_changed(container_node(c)); /* the next decision wants what the engine accepts */
+    daemon_changed(container_daemon(c)); /* the next decision wants what the engine accepts */
 }
 
 /* Lets the next decision ask again for limits that a failing engine refused. */
@@ -248,7 +248,7 @@ static void retry(struct container *c)
     j->placed.quota_mcpu = quota_mcpu ? quota_mcpu : CGROUP_NO_QUOTA;
     j->placed.weight = 0;
     j->placed.note[0] = '\0';
-    daemon_changed(container_node(c));
+    daemon_changed(container_daemon(c));
 }
 
 bool container_unsettled(const struct container *c)
@@ -309,7 +309,7 @@ static enum container_event pause_answered(struct container *c, const struct eng
     if (lost || result->code == -ENOTCONN)
         c->pause_call.phase = CONTAINER_NEW;
     if (result->code == 0 && result->verb == ENGINE_V_UNPAUSE)
-        journal_pause(guardian_keep(container_node(c)->guardian), c->id, false);
+        journal_pause(guardian_journal(container_daemon(c)->guardian), c->id, false);
     if (lost)
         c->drift.known = false;
     return result->code == 0           ? CONTAINER_DONE
@@ -321,13 +321,13 @@ static enum container_event pause_answered(struct container *c, const struct eng
 static void on_done(void *arg, const struct engine_result *result)
 {
     struct container *c = arg;
-    struct daemon *d = container_node(c);
+    struct daemon *d = container_daemon(c);
 
     failpoint(result->verb == ENGINE_V_UPDATE  ? FAILPOINT_UPDATE_ANSWERED
               : result->verb == ENGINE_V_PAUSE ? FAILPOINT_PAUSE_ANSWERED
                                                : FAILPOINT_UNPAUSE_ANSWERED);
     c->ticket = 0;
-    journal_call(guardian_keep(d->guardian), c->id, false);
+    journal_call(guardian_journal(d->guardian), c->id, false);
     container_happens(c, result->verb == ENGINE_V_UPDATE ? update_answered(c, result)
                                                          : pause_answered(c, result));
     if (!c->job)
@@ -343,8 +343,8 @@ static int64_t pause_it(struct container *c, struct engine_then then)
 {
     int64_t r;
 
-    journal_pause(guardian_keep(container_node(c)->guardian), c->id, true);
-    daemon_store_now(container_node(c)); /* a new daemon has to know that the pause is ours */
+    journal_pause(guardian_journal(container_daemon(c)->guardian), c->id, true);
+    daemon_store_now(container_daemon(c)); /* a new daemon has to know that the pause is ours */
     r = engine_pause(container_engine(c), c->id, then);
     failpoint(FAILPOINT_PAUSE_ASKED);
     return r;
@@ -368,7 +368,7 @@ static int64_t update(struct container *c, struct engine_then then)
 
     c->sent = c->want;
     if (c->placed.quota.nano_cpus > 0 && engine_quota_mcpu(&c->want.quota) == 0)
-        c->sent.quota = engine_quota_make(&c->placed.quota, 0, container_node(c)->topology.cpus);
+        c->sent.quota = engine_quota_make(&c->placed.quota, 0, container_daemon(c)->topology.cpus);
     c->sending = what;
     r = engine_update(container_engine(c), c->id, &u, then);
     if (r > 0)
@@ -382,9 +382,9 @@ static int64_t update(struct container *c, struct engine_then then)
 /* Records a change that is on its way: a new daemon has to tell it from one by the owner. */
 static void sent(struct container *c)
 {
-    struct daemon *d = container_node(c);
+    struct daemon *d = container_daemon(c);
 
-    journal_call(guardian_keep(d->guardian), c->id, true);
+    journal_call(guardian_journal(d->guardian), c->id, true);
     if (c->state.phase != CONTAINER_UPDATING)
         c->pause_call = (struct pause_call){c->state.phase, clock_real_ms(), UINT64_MAX};
     if (!c->job)
@@ -435,20 +435,21 @@ static void carry_out(struct container *c, enum container_action action)
 /* A job that a person has paused takes no part until the pause ends. */
 static void tell_pause(struct container *c, enum container_pause before)
 {
-    struct journal *keep = guardian_keep(container_node(c)->guardian);
+    struct journal *journal = guardian_journal(container_daemon(c)->guardian);
 
     if (c->state.pause == PAUSE_PERSON && before != PAUSE_PERSON)
-        journal_pause(keep, c->id, false);
+        journal_pause(journal, c->id, false);
     if (!c->job || c->job->observed.frozen == (c->state.pause == PAUSE_PERSON))
         return;
     c->job->observed.frozen = c->state.pause == PAUSE_PERSON;
-    daemon_changed(container_node(c));
+    daemon_changed(container_daemon(c));
 }
 
 /* Until an earlier daemon's changes are undone only container_watch.c asks, once a second. */
 static bool may_ask(const struct container *c)
 {
-    return container_engine(c) && !journal_left(guardian_keep(container_node(c)->guardian), c->id);
+    return container_engine(c) &&
+           !journal_left(guardian_journal(container_daemon(c)->guardian), c->id);
 }
 
 static void step(struct container *c, enum container_event e, bool limits_differ)
@@ -460,7 +461,7 @@ static void step(struct container *c, enum container_event e, bool limits_differ
     tell_pause(c, before);
     carry_out(c, action);
     if (!c->job && container_sure(&c->state) && !container_unsettled(c))
-        journal_forget(guardian_keep(container_node(c)->guardian), c->id);
+        journal_forget(guardian_journal(container_daemon(c)->guardian), c->id);
 }
 
 void container_happens(struct container *c, enum container_event e)
@@ -470,7 +471,7 @@ void container_happens(struct container *c, enum container_event e)
 
 void containers_flush(struct containers *set)
 {
-    journal_sync(guardian_keep(set->daemon->guardian));
+    journal_sync(guardian_journal(set->daemon->guardian));
     for (struct container *c = set->first; c; c = c->next)
         container_happens(c, CONTAINER_NOTED);
     plan_advance(set->daemon); /* a change no longer wanted gets no answer */
@@ -553,7 +554,7 @@ void container_weighs(struct job *j, uint32_t units)
         units != cgroup_shares_to_units(other, c->placed.shares))
         return;
     reinterpret_shares(c->set, other);
-    daemon_store_later(container_node(c));
+    daemon_store_later(container_daemon(c));
 }
 
 void container_write(struct job *j)
@@ -571,7 +572,7 @@ void container_want_quota(struct job *j, uint32_t quota_mcpu)
     c->want.quota =
         quota_mcpu == CGROUP_NO_QUOTA
             ? c->own.quota
-            : engine_quota_make(&c->placed.quota, quota_mcpu, container_node(c)->topology.cpus);
+            : engine_quota_make(&c->placed.quota, quota_mcpu, container_daemon(c)->topology.cpus);
     container_happens(c, CONTAINER_WANT);
 }
 

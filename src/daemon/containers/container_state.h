@@ -230,7 +230,7 @@ struct container *container_of_key(const struct daemon *d, const struct containe
 /* ---- container.c ---- */
 
 struct engine *container_engine(const struct container *c); /* NULL while the engine is away */
-struct daemon *container_node(const struct container *c);
+struct daemon *container_daemon(const struct container *c);
 const char *container_engine_path(const struct container *c);
 
 struct container *container_find(const struct containers *set, const char *id);

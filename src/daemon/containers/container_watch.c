@@ -66,13 +66,13 @@ static void on_put_back(void *arg, const struct engine_result *result);
 /* Returns true if an earlier daemon's limits are still on the container: they are not its own. */
 static bool put_back(struct containers *set, const char *id)
 {
-    struct journal *keep = guardian_keep(set->daemon->guardian);
+    struct journal *journal = guardian_journal(set->daemon->guardian);
     struct engine_then then = {.done = on_put_back, .arg = set};
     int r = 0;
 
     if (set->up)
-        r = journal_put_back(keep, set->engine, id, then);
-    else if (journal_left(keep, id))
+        r = journal_put_back(journal, set->engine, id, then);
+    else if (journal_left(journal, id))
         r = -ENOTCONN;
     if (r < 0)
         miss(set);
@@ -85,7 +85,7 @@ static void on_put_back(void *arg, const struct engine_result *result)
 {
     struct containers *set = arg;
 
-    if (!journal_settle(guardian_keep(set->daemon->guardian), result)) {
+    if (!journal_settle(guardian_journal(set->daemon->guardian), result)) {
         if (result->code == -EREMOTEIO)
             miss(set); /* not at once: the engine has a problem */
         else
@@ -196,7 +196,7 @@ static void destroyed(struct container *c)
 
     if (c->job)
         died(c);
-    journal_forget(guardian_keep(d->guardian), c->id);
+    journal_forget(guardian_journal(d->guardian), c->id);
     memcpy(key, c->key, sizeof(key));
     container_free(c);
     heir = container_of_key(d, NULL, key, false);
@@ -238,7 +238,7 @@ static void on_listed(void *arg, const struct engine_result *result)
         if (!put_back(set, seen->id) && runs && elastic(set, seen))
             inspect(set, seen->id);
     }
-    journal_sweep(guardian_keep(set->daemon->guardian), set->path, result);
+    journal_sweep(guardian_journal(set->daemon->guardian), set->path, result);
     for (struct container *c = set->first, *next; c; c = next) {
         next = c->next;
         if (c->heard != set->lists)

@@ -31,7 +31,7 @@ static int read_node(int root, int node, const struct cpuset *online, struct cpu
 
 static void read_nodes(int root, struct topology *topology)
 {
-    struct cpuset ids; /* node numbers are written like lists of CPUs */
+    struct cpuset ids; /* NUMA nodes are written like lists of CPUs */
 
     if (read_cpus(root, "sys/devices/system/node/online", &ids) < 0)
         cpuset_zero(&ids);
@@ -39,7 +39,7 @@ static void read_nodes(int root, struct topology *topology)
         struct cpuset cpus;
 
         if (read_node(root, id, &topology->online, &cpus) < 0 || cpuset_count(&cpus) == 0)
-            continue; /* a node of memory without CPUs */
+            continue; /* a NUMA node without CPUs */
         if (topology->nodes < TOPOLOGY_NODES_MAX) {
             topology->node[topology->nodes++] = cpus;
         } else {

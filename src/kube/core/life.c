@@ -152,8 +152,9 @@ static int64_t drain_until(struct core *c, const struct job *job)
 }
 
 /*
- * The nodes go first, as long as the chief can release them and save; the chief goes last. A chief
- * without a report is waited for if the status has progress: another controller got its reports.
+ * The replicas go first, as long as the chief can release them and save; the chief goes last. A
+ * chief without a report is waited for if the status has progress: another controller got its
+ * reports.
  */
 static void drain(struct core *c, struct job *job)
 {
@@ -211,7 +212,7 @@ static void run(struct core *c, struct job *job)
     }
 }
 
-/* Runs after all decisions: failed nodes are replaced, and this trouble must not stop growth. */
+/* Runs after all decisions: failed replicas are replaced, and this trouble must not stop growth. */
 static void tell_failures(struct core *c, struct job *job)
 {
     const struct failures *failures = &job->record->failures;
@@ -221,7 +222,7 @@ static void tell_failures(struct core *c, struct job *job)
         return;
     job->trouble_reason = "NodesFail";
     snprintf(job->trouble, sizeof(job->trouble),
-             "nodes failed or were lost lately, %d times in a row", failures->count);
+             "replicas failed or were lost lately, %d times in a row", failures->count);
     core_wake(c, failures->at_ns + PATIENCE_NS);
 }
 

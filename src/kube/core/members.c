@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the chief its nodes. Each list has a generation, which the status stores before the chief
- * sees it: so a chief never sees two different lists of one generation. */
+/* Tells the chief its replicas. Each list has a generation, which the status stores before the
+ * chief sees it: so a chief never sees two different lists of one generation. */
 #include "kube/core/life.h"
 
 #include "base/fnv.h"

@@ -98,7 +98,8 @@ static void set_conditions(struct core *c, struct job *job)
     else
         set(c, job, KUBE_ACCEPTED, true, "Accepted", "the spec can be carried out");
     set(c, job, KUBE_READY, ready, ready ? "InTraining" : phase,
-        ready ? "chief and nodes are in the training" : "not all of the least is in the training");
+        ready ? "chief and replicas are in the training"
+              : "the training has less than its minimum of replicas");
     if (runs && job->silent)
         set(c, job, KUBE_PROGRESSING, false, "Silent",
             "its chief does not report: it keeps the size that it has");

@@ -34,7 +34,7 @@ int32_t learn_efficiency(struct core *c, const struct job *job); /* in percent; 
 /* counts.c */
 void counts_decide(struct core *c);
 
-/* scale.c: creates and removes the pods of nodes */
+/* scale.c: creates and removes the pods of replicas */
 /* Takes room for the minimum of each role; returns the node of each pod. NULL: there is no room. */
 uint32_t *scale_take_least(struct core *c, struct job *job);
 void scale_give_back(struct core *c, struct job *job, const uint32_t *nodes, uint32_t count);

@@ -42,7 +42,7 @@ static bool is_being_resized(const struct replica *replica)
     return pod && pod->actual_mcpu && pod->actual_mcpu != pod->mcpu;
 }
 
-/* Whether all of its nodes are in the training at their size; counts them. */
+/* Whether all of its replicas are in the training at their size; counts them. */
 static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_ps)
 {
     int64_t mcpu = 0, each = job_task(job, KUBE_WORKER)->mcpu;
@@ -281,7 +281,7 @@ static enum verdict weigh(const struct rates *r, enum kube_role role, const uint
     return of[1] == of[2] || r->samples >= TRIAL_ENOUGH ? of[0] : UNCLEAR;
 }
 
-/* Whether all nodes that stay are in the training, or have had long enough to join. */
+/* Whether all replicas that stay are in the training, or have had long enough to join. */
 static bool complete(struct core *c, const struct job *job)
 {
     int64_t changed_ns = job->record->growth.changed_ns;

@@ -282,7 +282,7 @@ void scale_nodes(struct core *c, struct job *job)
     shrink(c, job, KUBE_PS, job->want[KUBE_PS]);
     shrink(c, job, KUBE_WORKER, job->want[KUBE_WORKER]);
     if (job->report && job->report->finished)
-        return; /* its nodes have left for good; only the chief's program is still to end */
+        return; /* its replicas have left for good; only the chief's program is still to end */
     grow(c, job, KUBE_PS, job->want[KUBE_PS]);
     grow(c, job, KUBE_WORKER, learn_step(c, job, job->want[KUBE_WORKER]));
 }

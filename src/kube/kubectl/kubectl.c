@@ -15,7 +15,7 @@
 static const char usage[] =
     "Usage: kubectl tide COMMAND [OPTION…]\n"
     "\n"
-    "  status [NAME]         trainings: phase, nodes in the training of those wanted, progress\n"
+    "  status [NAME]         trainings: phase, replicas in the training of those wanted, progress\n"
     "  explain NAME          why it has the size that it has: conditions, pods, events\n"
     "  scale NAME N|auto     so many workers; auto: the policy decides\n"
     "  pause NAME            drain, save a checkpoint, give everything back\n"

@@ -365,7 +365,7 @@ enum kube_node_state {
     KUBE_NODE_STATE_MAX
 };
 
-/* The chief's report of one of its nodes. */
+/* The chief's report of one replica. */
 struct kube_reported_node {
     enum kube_role role;
     enum kube_node_state state;

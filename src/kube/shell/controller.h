@@ -12,7 +12,7 @@
 
 #define CONTROLLER_BATCH_MS    20   /* delay after a change, to collect those that follow */
 #define CONTROLLER_GAP_MS      200  /* least time between two looks */
-#define CONTROLLER_REPORT_MS   1000 /* delay after a report that changes no node */
+#define CONTROLLER_REPORT_MS   1000 /* delay after a report that changes no replica */
 #define CONTROLLER_REPORTS_MAX 4096
 
 struct controller;

@@ -28,7 +28,7 @@ enum kube_action_kind {
 struct kube_member {
     const char *host; /* borrowed from the pod */
     uint32_t index;
-    uint32_t threads; /* 0: the node follows its own container's limit */
+    uint32_t threads; /* 0: the replica follows its own container's limit */
     enum kube_role role;
     bool leave;
 };

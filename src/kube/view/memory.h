@@ -14,7 +14,7 @@
 #define NS_PER_S    INT64_C(1000000000)
 #define FOREVER     INT64_MAX
 #define ECHO_NS     (5 * NS_PER_S)   /* a request without visible effect is then sent again */
-#define PATIENCE_NS (60 * NS_PER_S)  /* limit for what may never come: a node that joins, a step */
+#define PATIENCE_NS (60 * NS_PER_S)  /* limit for what may never come: a joining replica, a step */
 #define CEILING_NS  (600 * NS_PER_S) /* how long a size that did not pay is not tried again */
 
 enum pod_state {

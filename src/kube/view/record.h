@@ -54,7 +54,7 @@ enum record_state {
     SERVERS_ENOUGH,
     SERVERS_DUE,
     SERVERS_ORDERED, /* growth.servers of them; room may have to be made first */
-    SAMPLE_COLD,     /* no node of this size has shown its speed yet */
+    SAMPLE_COLD,     /* no replica of this size has shown its speed yet */
     SAMPLE_FIRST,    /* measures, to drop the result */
     SAMPLE_WARM,     /* measures nothing now */
     SAMPLE_OPEN,
@@ -74,7 +74,7 @@ enum record_event {
     ON_ORDER_SERVERS,
     ON_HAVE_SERVERS, /* they have come, or their time is over */
     ON_CHANGE,       /* a worker or server comes or leaves */
-    ON_NEW_SIZE,     /* all nodes work at a size that is not the measured one */
+    ON_NEW_SIZE,     /* all replicas work at a size that is not the measured one */
     ON_BEGIN_SAMPLE,
     ON_END_SAMPLE, /* with a rate; the next sample begins */
     ON_VOID_SAMPLE,
@@ -116,14 +116,14 @@ struct growth {
     uint64_t rate;        /* before servers were ordered */
 };
 
-/* Failures of nodes. Several at once count as one. */
+/* Failures of replicas. Several at once count as one. */
 struct failures {
     int32_t count; /* in a row */
     int64_t at_ns;
     uint64_t step;
 };
 
-/* The node list for the chief. */
+/* The list of replicas for the chief. */
 struct members_record {
     int64_t generation; /* 0: none yet */
     uint64_t hash;

@@ -57,7 +57,7 @@ struct job {
     bool silent;  /* no report for long: its size stays */
     bool starts;  /* this plan starts it */
     bool reports; /* its present chief has reported */
-    bool begins;  /* it runs, but no chief uses its nodes yet: they come and go freely */
+    bool begins;  /* it runs, but no chief uses its replicas yet: they come and go freely */
     bool keeps;   /* its size has just changed, so it gives no workers to others */
     bool rolled_back[KUBE_ROLE_MAX];
     bool wants_servers;          /* tries servers before its workers are judged */

@@ -6,8 +6,8 @@
 #define NOBODY SIZE_MAX
 
 /*
- * The CPUs given out so far, counted by core and node, so that judging a CPU is cheap. The counts
- * of `mine` belong to the job in hand.
+ * The CPUs given out so far, counted by core and NUMA node, so that judging a CPU is cheap. The
+ * counts of `mine` belong to the job in hand.
  */
 struct assignment {
     const struct cores_machine *machine;
@@ -105,8 +105,8 @@ enum {
 };
 
 /*
- * How well a free CPU suits the job in hand, which still needs @need CPUs. The node counts least:
- * fullest first among nodes with room for all of them, emptiest first among the others.
+ * How well a free CPU suits the job in hand, which still needs @need CPUs. The NUMA node counts
+ * least: fullest first among NUMA nodes with room for all of them, emptiest first among the others.
  */
 static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
 {
@@ -125,7 +125,8 @@ static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
     return points;
 }
 
-/* Returns the best free CPU for the job, in @node (or, if that is NULL, anywhere); -1: none. */
+/* Returns the best free CPU for the job, in NUMA node @node (or, if that is NULL, anywhere); -1:
+ * none. */
 static int best_free(const struct assignment *a, const struct cores_job *job, unsigned need,
                      const uint16_t *node)
 {
@@ -148,8 +149,8 @@ static int best_free(const struct assignment *a, const struct cores_job *job, un
 }
 
 /*
- * Returns the job's CPU that it misses least: in the node where it has fewest, then on a core of
- * which it has least, highest number first.
+ * Returns the job's CPU that it misses least: in the NUMA node where it has fewest, then on a core
+ * of which it has least, highest number first.
  */
 static int worst_own(const struct assignment *a, const struct cores_job *job)
 {
@@ -269,7 +270,7 @@ static void trade_for_all(struct assignment *a, struct cores_job *job)
             has += trade(a, job, c);
 }
 
-/* Returns the node where it has most CPUs, of those with room for all of them. */
+/* Returns the NUMA node where it has most CPUs, of those with room for all of them. */
 static bool find_home(const struct assignment *a, const struct cores_job *job, uint16_t *ret)
 {
     uint16_t room[CPUSET_MAX_CPUS] = {0};
@@ -289,7 +290,7 @@ static bool find_home(const struct assignment *a, const struct cores_job *job, u
     return most > 0;
 }
 
-/* Moves the job's CPUs in other nodes home. True if one moved. */
+/* Moves the job's CPUs in other NUMA nodes home. True if one moved. */
 static bool gather(struct assignment *a, struct cores_job *job)
 {
     bool moved = false;
