@@ -14,6 +14,11 @@ static inline int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static inline uint64_t smaller_u64(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static inline uint64_t larger_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;

@@ -90,7 +90,7 @@ void day_energy_summary(FILE *file, const struct day_energy *e)
     }
 }
 
-static void put_cell(FILE *file, const char *kind, const char *text)
+void day_cell(FILE *file, const char *kind, const char *text)
 {
     fprintf(file, "<td%s>", kind);
     svg_text(file, text);
@@ -103,18 +103,18 @@ static void put_row(FILE *file, const json_t *answer, const json_t *row, bool jo
     char text[96];
 
     fputs("<tr>", file);
-    put_cell(file, "", *name ? name : member_text(row, "key"));
+    day_cell(file, "", *name ? name : member_text(row, "key"));
     if (job)
-        put_cell(file, "", member_text(row, "owner"));
+        day_cell(file, "", member_text(row, "owner"));
     text_energy(json_object_get(row, "uj"), text, sizeof(text));
-    put_cell(file, " class=\"n\"", text);
+    day_cell(file, " class=\"n\"", text);
     bounds_text(row, text, sizeof(text));
-    put_cell(file, "", text);
+    day_cell(file, "", text);
     cost_text(row, answer, text, sizeof(text));
-    put_cell(file, " class=\"n\"", text);
+    day_cell(file, " class=\"n\"", text);
     carbon_text(row, text, sizeof(text));
-    put_cell(file, " class=\"n\"", text);
-    put_cell(file, "", member_text(row, "basis"));
+    day_cell(file, " class=\"n\"", text);
+    day_cell(file, "", member_text(row, "basis"));
     fputs("</tr>\n", file);
 }
 
@@ -157,7 +157,7 @@ void day_energy_tables(FILE *file, const struct day_energy *e)
     fprintf(file, " (%s). ", member_text(machine, "basis"));
     if (gap_s > 0) {
         job_text_duration((double)gap_s, text, sizeof(text));
-        fprintf(file, "Of %s nothing is known, which is no zero. ", text);
+        fprintf(file, "Nothing is known of %s, which is no zero. ", text);
     }
     fputs("Users and jobs have their share above the machine's idling; quarters of an hour count "
           "whole.</p>\n",

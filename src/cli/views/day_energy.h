@@ -15,6 +15,9 @@ struct day_energy {
     json_t *parts, *users, *jobs;
 };
 
+/* A cell of a table, for the whole page; @kind: its attributes, or "". */
+void day_cell(FILE *file, const char *kind, const char *text);
+
 void day_energy_done(struct day_energy *e);
 
 /* Whether anything of the machine's energy is known. */

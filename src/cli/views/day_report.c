@@ -307,13 +307,6 @@ static void put_threads_picture(struct report *r)
 
 /* ---- tables ---- */
 
-static void put_cell(FILE *file, const char *kind, const char *text)
-{
-    fprintf(file, "<td%s>", kind);
-    svg_text(file, text);
-    fputs("</td>", file);
-}
-
 static void put_users(struct report *r)
 {
     qsort(r->users, r->user_count, sizeof(*r->users), users_by_use);
@@ -327,11 +320,11 @@ static void put_users(struct report *r)
 
         job_text_duration(u->wait_s / u->jobs, waited, sizeof(waited));
         fputs("<tr>", r->file);
-        put_cell(r->file, "", u->name);
+        day_cell(r->file, "", u->name);
         fprintf(
             r->file, "<td class=\"n\">%u</td><td class=\"n\">%.1f</td><td class=\"n\">%.0f %%</td>",
             u->jobs, u->thread_s / HOUR_S, r->thread_s > 0 ? 100 * u->thread_s / r->thread_s : 0);
-        put_cell(r->file, " class=\"n\"", waited);
+        day_cell(r->file, " class=\"n\"", waited);
         fputs("</tr>\n", r->file);
     }
     fputs("</tbody></table>\n", r->file);
@@ -344,20 +337,20 @@ static void put_job(struct report *r, const struct row *row)
     char text[64], reason[REASON_MAX];
 
     fputs("<tr>", r->file);
-    put_cell(r->file, "", member_text(row->job, "name"));
-    put_cell(r->file, "", member_text(row->job, "id"));
-    put_cell(r->file, "", member_text(row->job, "owner"));
-    put_cell(r->file, "", member_text(row->job, "state"));
+    day_cell(r->file, "", member_text(row->job, "name"));
+    day_cell(r->file, "", member_text(row->job, "id"));
+    day_cell(r->file, "", member_text(row->job, "owner"));
+    day_cell(r->file, "", member_text(row->job, "state"));
     job_text_time(member_number(row->job, "submitted"), text, sizeof(text));
-    put_cell(r->file, "", text);
+    day_cell(r->file, "", text);
     job_text_duration(member_number(row->job, "wait_s"), text, sizeof(text));
-    put_cell(r->file, " class=\"n\"", text);
+    day_cell(r->file, " class=\"n\"", text);
     job_text_duration(member_number(row->job, "run_s"), text, sizeof(text));
-    put_cell(r->file, " class=\"n\"", text);
+    day_cell(r->file, " class=\"n\"", text);
     fprintf(r->file, "<td class=\"n\">%.1f</td><td class=\"n\">%zu</td>", row->thread_s / HOUR_S,
             json_array_size(list));
     snprintf(reason, sizeof(reason), "%s", member_text(newest, "reason"));
-    put_cell(r->file, "", reason);
+    day_cell(r->file, "", reason);
     fputs("</tr>\n", r->file);
 }
 

@@ -73,16 +73,6 @@ void events_tell(struct events *e, const char *type, json_t *data)
 
 /* ---- sending ---- */
 
-static size_t put(char *buf, size_t room, const char *text, size_t *sent, bool *ret_whole)
-{
-    size_t len = strlen(text + *sent), part = len < room ? len : room;
-
-    memcpy(buf, text + *sent, part);
-    *sent += part;
-    *ret_whole = part == len;
-    return part;
-}
-
 ssize_t stream_read(void *arg, char *buf, size_t max)
 {
     struct stream *s = arg;
@@ -94,12 +84,12 @@ ssize_t stream_read(void *arg, char *buf, size_t max)
         return HTTPD_BROKEN;
     /* Only between two events. */
     if (s->comment[0] && s->offset == 0) {
-        len = put(buf, max, s->comment, &s->said, &whole);
+        len = httpd_put(buf, max, s->comment, &s->said, &whole);
         if (whole)
             s->comment[0] = '\0';
     }
     while (whole && len < max && s->at < e->next) {
-        len += put(buf + len, max - len, event_at(e, s->at)->text, &s->offset, &whole);
+        len += httpd_put(buf + len, max - len, event_at(e, s->at)->text, &s->offset, &whole);
         if (whole) {
             s->at++;
             s->offset = 0;

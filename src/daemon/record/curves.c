@@ -164,14 +164,6 @@ void curves_open(struct curves *c, bool at_once)
     c->read = true;
 }
 
-static int finish(sqlite3_stmt *s)
-{
-    int r = sqlite3_step(s);
-
-    sqlite3_reset(s);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
-}
-
 static int write_row(struct curves *c, unsigned slot)
 {
     const struct row *row = &c->row[slot];
@@ -181,7 +173,7 @@ static int write_row(struct curves *c, unsigned slot)
 
     sqlite3_bind_int(s, 1, (int)slot);
     if (row->prior.count == 0)
-        return finish(s);
+        return database_finish(s);
     for (uint32_t i = 0; i < row->prior.count; i++)
         len += snprintf(threads + len, sizeof(threads) - (size_t)len, "%s%u", i ? " " : "",
                         row->prior.threads[i]);
@@ -194,7 +186,7 @@ static int write_row(struct curves *c, unsigned slot)
     sqlite3_bind_int64(s, 8, row->prior.confidence_permille);
     sqlite3_bind_text(s, 9, threads, len, SQLITE_TRANSIENT);
     sqlite3_bind_int64(s, 10, (sqlite3_int64)row->used_s);
-    return finish(s);
+    return database_finish(s);
 }
 
 static int write_batch(struct curves *c)

@@ -25,6 +25,14 @@ int database_run(struct database *d, const char *sql)
     return sqlite3_exec(d->db, sql, NULL, NULL, NULL);
 }
 
+int database_finish(sqlite3_stmt *s)
+{
+    int r = sqlite3_step(s);
+
+    sqlite3_reset(s);
+    return r == SQLITE_DONE ? SQLITE_OK : r;
+}
+
 static int read_version(struct database *d, unsigned *ret)
 {
     sqlite3_stmt *s;

@@ -52,6 +52,9 @@ const char *database_why(const struct database *d, int code);
 
 int database_run(struct database *d, const char *sql);
 
+/* Runs a prepared statement without rows and resets it. Returns an SQLite code. */
+int database_finish(sqlite3_stmt *s);
+
 /*
  * The two below are for a file with settings of its own. Opens or makes the plain file @path of
  * this user. Returns an SQLite code, SQLITE_CANTOPEN with *ret_errno above 0 where it is none.

@@ -336,23 +336,15 @@ static sqlite3_stmt *bind_rate(struct history *h, const struct history_rate *rat
     return s;
 }
 
-static int finish(sqlite3_stmt *s)
-{
-    int r = sqlite3_step(s);
-
-    sqlite3_reset(s);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
-}
-
 static int write_row(struct history *h, const struct row *row)
 {
     switch (row->kind) {
     case ROW_JOB:
-        return finish(bind_job(h, &row->job));
+        return database_finish(bind_job(h, &row->job));
     case ROW_ALLOCATION:
-        return finish(bind_allocation(h, &row->allocation));
+        return database_finish(bind_allocation(h, &row->allocation));
     default:
-        return finish(bind_rate(h, &row->rate));
+        return database_finish(bind_rate(h, &row->rate));
     }
 }
 
@@ -383,7 +375,7 @@ static int trim(struct history *h)
     for (enum statement i = TRIM_JOB; r == SQLITE_OK && i <= TRIM_RATE; i++) {
         sqlite3_bind_int64(h->statement[i], 1, HISTORY_ROWS_MAX);
         sqlite3_bind_int64(h->statement[i], 2, large ? (int)(h->n + TRIM_ROWS) : 0);
-        r = finish(h->statement[i]);
+        r = database_finish(h->statement[i]);
     }
     return r;
 }

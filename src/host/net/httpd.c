@@ -131,6 +131,16 @@ void httpd_answer(struct httpd_request *r, unsigned status, const char *type, ch
     resume(x);
 }
 
+size_t httpd_put(char *buf, size_t room, const char *text, size_t *sent, bool *ret_whole)
+{
+    size_t len = strlen(text + *sent), part = len < room ? len : room;
+
+    memcpy(buf, text + *sent, part);
+    *sent += part;
+    *ret_whole = part == len;
+    return part;
+}
+
 void httpd_stream(struct httpd_request *r, const char *type, httpd_reader *reader, void *arg)
 {
     struct exchange *x = (struct exchange *)r;

@@ -122,6 +122,9 @@ typedef ssize_t httpd_reader(void *arg, char *buf, size_t max);
 #define HTTPD_END    (-1)
 #define HTTPD_BROKEN (-2) /* the client shall notice that the answer is incomplete */
 
+/* For a reader: puts @text from byte *sent on into the @room of @buf. Returns how many bytes. */
+size_t httpd_put(char *buf, size_t room, const char *text, size_t *sent, bool *ret_whole);
+
 /* Answers 200 with what @reader has, now and later. The request is busy until its client leaves. */
 void httpd_stream(struct httpd_request *r, const char *type, httpd_reader *reader, void *arg);
 void httpd_wake(struct httpd_request *r);

@@ -79,16 +79,6 @@ void streams_tell(struct streams *s, const char *type, json_t *data)
 
 /* ---- sending ---- */
 
-static size_t put(char *buf, size_t room, const char *text, size_t *sent, bool *ret_whole)
-{
-    size_t len = strlen(text + *sent), part = len < room ? len : room;
-
-    memcpy(buf, text + *sent, part);
-    *sent += part;
-    *ret_whole = part == len;
-    return part;
-}
-
 static void comment(struct stream *one, const char *text)
 {
     snprintf(one->comment, sizeof(one->comment), "%s", text);
@@ -102,7 +92,7 @@ static size_t put_begun(struct stream *one, char *buf, size_t max, bool *ret_who
 
     *ret_whole = true;
     if (one->rest) {
-        len = put(buf, max, one->rest, &one->sent, ret_whole);
+        len = httpd_put(buf, max, one->rest, &one->sent, ret_whole);
         if (*ret_whole) {
             free(one->rest);
             one->rest = NULL;
@@ -113,7 +103,7 @@ static size_t put_begun(struct stream *one, char *buf, size_t max, bool *ret_who
         one->at = one->streams->next;
     }
     if (*ret_whole && one->comment[0] && len < max) {
-        len += put(buf + len, max - len, one->comment, &one->said, ret_whole);
+        len += httpd_put(buf + len, max - len, one->comment, &one->said, ret_whole);
         if (*ret_whole)
             comment(one, "");
     }
@@ -134,7 +124,7 @@ static ssize_t on_room(void *arg, char *buf, size_t max)
         const char *text = *text_at(s, one->at++);
 
         one->sent = 0;
-        len += put(buf + len, max - len, text, &one->sent, &whole);
+        len += httpd_put(buf + len, max - len, text, &one->sent, &whole);
         if (whole)
             continue;
         one->rest = strdup(text); /* it may be overwritten before there is room again */

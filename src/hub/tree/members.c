@@ -44,14 +44,10 @@ struct members {
 
 /* ---- the records ---- */
 
-static int compare_name(const void *name, const void *unit)
-{
-    return strcmp(name, ((const struct authority_unit *)unit)->name);
-}
-
 static const struct authority_unit *find(const struct members *m, const char *name)
 {
-    return m->count ? bsearch(name, m->newest, m->count, sizeof(*m->newest), compare_name) : NULL;
+    return m->count ? bsearch(name, m->newest, m->count, sizeof(*m->newest), authority_compare_name)
+                    : NULL;
 }
 
 bool members_revoked(const struct tree *t, const char *name)

@@ -328,7 +328,7 @@ size_t authority_newest(struct authority *a, const struct authority_unit **ret)
 
 /* ---- certificates ---- */
 
-static int compare_name(const void *name, const void *unit)
+int authority_compare_name(const void *name, const void *unit)
 {
     return strcmp(name, ((const struct authority_unit *)unit)->name);
 }
@@ -349,7 +349,8 @@ static void drop_ended(struct authority *a, int64_t now_s)
         const struct authority_unit *u = &a->unit[i];
         bool ended = u->time_s + (IDENTITY_CLIENT_DAYS + 1) * INT64_C(86400) < now_s;
         const struct authority_unit *k =
-            ended ? bsearch(u->name, newest, others, sizeof(*newest), compare_name) : NULL;
+            ended ? bsearch(u->name, newest, others, sizeof(*newest), authority_compare_name)
+                  : NULL;
 
         if (!ended || (k && k->time_s == u->time_s && strcmp(k->serial, u->serial) == 0))
             kept[n++] = *u;

@@ -102,3 +102,6 @@ size_t authority_units(const struct authority *a, const struct authority_unit **
  * next change. Returns their number, 0 also without memory.
  */
 size_t authority_newest(struct authority *a, const struct authority_unit **ret);
+
+/* For bsearch() in these: a name and a struct authority_unit. */
+int authority_compare_name(const void *name, const void *unit);

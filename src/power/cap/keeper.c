@@ -2,6 +2,7 @@
 #include "power/cap/keeper.h"
 
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/muldiv.h"
 #include "power/model/watts.h"
 
@@ -32,11 +33,6 @@
 #define CREDIT_MS 50
 #define FALL_PART 20 /* a cap that falls by more than this part of it begins anew for the debt */
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Whether the curve lies where readings moved it to. */
 static bool trusts(const struct keeper *k, const struct keeper_input *in)
 {
@@ -64,7 +60,7 @@ static uint32_t load_with(const struct keeper_input *in, uint32_t mcpu)
 {
     uint64_t load = mul_div(mcpu, speed_of(in), 1000) + in->other_mcpu;
 
-    return (uint32_t)least(load, WATTS_LOAD_MAX);
+    return (uint32_t)smaller_u64(load, WATTS_LOAD_MAX);
 }
 
 struct power_range keeper_forecast(const struct keeper *k, const struct keeper_input *in,
@@ -87,7 +83,7 @@ static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, ui
 
     if (in->machine.uw > in->cap_uw + mul_div(in->cap_uw, clear, 1000) && in->machine.uw > forecast)
         over = in->machine.uw - forecast;
-    sure = least(over, *before);
+    sure = smaller_u64(over, *before);
     *before = over - sure;
     return sure;
 }
@@ -99,7 +95,7 @@ static uint64_t surely_below(const struct keeper_input *in, uint64_t forecast, u
 
     if (below <= mul_div(in->cap_uw, CLEAR_BELOW, 1000))
         below = 0;
-    sure = least(below, *before);
+    sure = smaller_u64(below, *before);
     *before = below - sure;
     return sure;
 }
@@ -111,7 +107,7 @@ static void follow_margin(struct keeper *k, int64_t residual, uint64_t reading)
 
     k->off_uw += (residual - k->off_uw) / ERRORS_MEAN;
     off = (uint64_t)(k->off_uw < 0 ? -k->off_uw : k->off_uw);
-    permille = least(mul_div_up(off, 1000, reading ? reading : 1), KEEPER_MARGIN_MAX);
+    permille = smaller_u64(mul_div_up(off, 1000, reading ? reading : 1), KEEPER_MARGIN_MAX);
     if (permille > k->margin_permille)
         k->margin_permille += (uint32_t)(permille - k->margin_permille + 3) / 4;
     else
@@ -231,7 +227,8 @@ static uint32_t sure_load(const struct keeper *k, const struct keeper_input *in,
 /* Busy mcpu of the machine's cores that make @load at its speed. */
 static uint32_t busy_of(const struct keeper_input *in, uint64_t load)
 {
-    return (uint32_t)least(mul_div(load, 1000, speed_of(in)), (uint64_t)in->cores * CORE_MCPU);
+    return (uint32_t)smaller_u64(mul_div(load, 1000, speed_of(in)),
+                                 (uint64_t)in->cores * CORE_MCPU);
 }
 
 /*
@@ -245,7 +242,7 @@ static uint32_t fitting(const struct keeper *k, const struct keeper_input *in, u
     uint64_t lasting = sub_sat(sure_load(k, in, margin), k->other_mcpu);
     uint64_t now = sub_sat(watts_load(&w, nearly, false), in->other_mcpu);
 
-    return busy_of(in, least(lasting, now));
+    return busy_of(in, smaller_u64(lasting, now));
 }
 
 static void change_to(struct keeper *k, const struct keeper_input *in, uint32_t mcpu)
@@ -276,9 +273,9 @@ static void grow_within_core(struct keeper *k, const struct keeper_input *in, ui
     if (!in->quota)
         return;
     if (k->most_mcpu)
-        k->most_mcpu = (uint32_t)least(to, up);
+        k->most_mcpu = (uint32_t)smaller_u64(to, up);
     else if (k->wait_ns <= KEEPER_GROW_NS)
-        change_to(k, in, (uint32_t)least(to, CORE_MCPU));
+        change_to(k, in, (uint32_t)smaller_u64(to, CORE_MCPU));
 }
 
 /* Shrinks, grows, or leaves it. Between half the margin and all of it nothing shrinks. A cap
@@ -298,14 +295,14 @@ static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
     } else if (fitting(k, in, KEEPER_MARGIN / 2) < k->most_mcpu) {
         /* Growth that did not hold: the curve is flatter than the machine. */
         if (k->grew && fits <= k->grew_from && since < k->wait_ns)
-            k->wait_ns = least(2 * k->wait_ns, KEEPER_WAIT_MAX);
+            k->wait_ns = smaller_u64(2 * k->wait_ns, KEEPER_WAIT_MAX);
         change_to(k, in, fits);
     } else if (fits > k->most_mcpu) {
         grow_within_core(k, in, fits);
         if (fits > k->most_mcpu && in->now_ns - k->changed_ns >= k->wait_ns) {
             if (k->grew)
                 k->wait_ns = KEEPER_GROW_NS;
-            change_to(k, in, (uint32_t)least(fits, (uint64_t)k->most_mcpu + growth(in)));
+            change_to(k, in, (uint32_t)smaller_u64(fits, (uint64_t)k->most_mcpu + growth(in)));
         }
     }
 }
@@ -331,7 +328,7 @@ static bool is_over(const struct keeper *k, const struct keeper_input *in)
 static void share_out(const struct keeper *k, const struct keeper_input *in,
                       struct keeper_plan *plan)
 {
-    uint64_t idle = least(keeper_forecast(k, in, 0).uw, in->cap_uw);
+    uint64_t idle = smaller_u64(keeper_forecast(k, in, 0).uw, in->cap_uw);
     uint32_t cores = k->most_mcpu / CORE_MCPU;
 
     if (in->quota && k->most_mcpu % CORE_MCPU)
@@ -355,7 +352,7 @@ static uint64_t next_step(const struct keeper *k, const struct keeper_input *in)
     if (k->most_mcpu < in->cores * CORE_MCPU)
         next = k->changed_ns + k->wait_ns;
     if (trusts(k, in))
-        next = least(next, k->read_ns + KEEPER_TRUST_NS + 1);
+        next = smaller_u64(next, k->read_ns + KEEPER_TRUST_NS + 1);
     return next > in->now_ns ? next : UINT64_MAX;
 }
 

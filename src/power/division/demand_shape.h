@@ -7,19 +7,10 @@
 
 #include <stdbool.h>
 
+#include "base/minmax.h"
 #include "power/division/demand.h"
 
 __extension__ typedef unsigned __int128 demand_wide;
-
-static inline uint64_t uw_min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static inline uint64_t uw_max(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 /* Points of the curve so far; more than DEMAND_POINTS so that an early choice is no bad one. */
 #define DEMAND_OPEN_POINTS 32

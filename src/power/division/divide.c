@@ -164,13 +164,14 @@ static struct step *sort_steps(const struct divide_child *child, struct scratch 
 
 static uint64_t bound_of(const struct divide_child *c)
 {
-    return c->most_uw ? uw_min(c->most_uw, DEMAND_MAX) : DEMAND_MAX;
+    return c->most_uw ? smaller_u64(c->most_uw, DEMAND_MAX) : DEMAND_MAX;
 }
 
 /* The watts that the child is sure of. */
 static uint64_t sure_of(const struct divide_child *c)
 {
-    return c->fixed_uw ? uw_min(c->fixed_uw, DEMAND_MAX) : uw_min(c->floor_uw, bound_of(c));
+    return c->fixed_uw ? smaller_u64(c->fixed_uw, DEMAND_MAX)
+                       : smaller_u64(c->floor_uw, bound_of(c));
 }
 
 /* The child's draw before a job's work begins; at least the watts that it is sure of. */
@@ -178,15 +179,15 @@ static uint64_t base_of(const struct divide_child *c)
 {
     if (c->fixed_uw || !c->demand || !c->demand->count)
         return sure_of(c);
-    return uw_max(sure_of(c), uw_min(c->demand->point[0].uw, bound_of(c)));
+    return larger_u64(sure_of(c), smaller_u64(c->demand->point[0].uw, bound_of(c)));
 }
 
 /* The part of the step that lies between the child's base and its bound; 0: none. */
 static uint64_t width_of(const struct divide_child *child, const struct step *s)
 {
     const struct demand_point *end = end_of(child, s);
-    uint64_t from = uw_max(end[-1].uw, base_of(&child[s->child]));
-    uint64_t to = uw_min(end->uw, bound_of(&child[s->child]));
+    uint64_t from = larger_u64(end[-1].uw, base_of(&child[s->child]));
+    uint64_t to = smaller_u64(end->uw, bound_of(&child[s->child]));
 
     return to > from ? to - from : 0;
 }
@@ -259,7 +260,7 @@ int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count
         left -= sure_of(&child[i]);
     }
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t more = uw_min(base_of(&child[i]) - sure_of(&child[i]), left);
+        uint64_t more = smaller_u64(base_of(&child[i]) - sure_of(&child[i]), left);
 
         ret_uw[i] = sure_of(&child[i]) + more;
         left -= more;
@@ -285,7 +286,7 @@ void divide_merge(const struct divide_child *child, uint32_t count, void *scratc
     size_t n;
 
     for (uint32_t i = 0; i < count; i++)
-        uw = uw_min(uw + base_of(&child[i]), DEMAND_MAX);
+        uw = smaller_u64(uw + base_of(&child[i]), DEMAND_MAX);
     open.count = 0;
     demand_open_add(&open, uw, 0);
     n = list_steps(child, count, room->step);

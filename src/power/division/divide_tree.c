@@ -85,8 +85,8 @@ static uint32_t list_members(const struct tree *t, uint32_t g)
     for (uint32_t k = t->node[g].first_group; k != DIVIDE_NO_GROUP; k = t->node[k].next_group)
         t->part[n++] = (struct divide_child){
             .demand = &t->node[k].demand,
-            .floor_uw = uw_max(t->group[k].floor_uw, t->node[k].sure_uw),
-            .most_uw = t->group[k].cap_uw < DEMAND_MAX ? uw_max(t->group[k].cap_uw, 1) : 0,
+            .floor_uw = larger_u64(t->group[k].floor_uw, t->node[k].sure_uw),
+            .most_uw = t->group[k].cap_uw < DEMAND_MAX ? larger_u64(t->group[k].cap_uw, 1) : 0,
         };
     return n;
 }
@@ -105,7 +105,8 @@ static void merge_up(struct tree *t)
         for (uint32_t i = 0; i < members; i++) {
             const struct divide_child *c = &t->part[i];
 
-            n->sure_uw = uw_min(n->sure_uw + (c->fixed_uw ? c->fixed_uw : c->floor_uw), DEMAND_MAX);
+            n->sure_uw =
+                smaller_u64(n->sure_uw + (c->fixed_uw ? c->fixed_uw : c->floor_uw), DEMAND_MAX);
         }
         n->demand.count = 0;
         if (members)
@@ -131,7 +132,7 @@ static void open_group(struct tree *t, uint32_t g, uint64_t *ret_uw)
     for (uint32_t i = t->node[g].first_leaf; i != DIVIDE_NO_GROUP; i = t->next_leaf[i]) {
         uint64_t most = t->leaf[i].child.most_uw;
 
-        ret_uw[i] = most ? uw_min(most, DEMAND_MAX) : DEMAND_MAX;
+        ret_uw[i] = most ? smaller_u64(most, DEMAND_MAX) : DEMAND_MAX;
     }
     for (uint32_t k = t->node[g].first_group; k != DIVIDE_NO_GROUP; k = t->node[k].next_group)
         t->node[k].share_uw = t->group[k].cap_uw;
@@ -149,8 +150,8 @@ static void divide_group(struct tree *t, uint32_t g, uint64_t *ret_uw)
         ret_uw[i] = one_rest(&left, &takers, t->leaf[i].rest, t->part_uw[n], t->part[n].most_uw);
     for (uint32_t k = t->node[g].first_group; k != DIVIDE_NO_GROUP; k = t->node[k].next_group, n++)
         t->node[k].share_uw =
-            uw_min(t->group[k].cap_uw,
-                   one_rest(&left, &takers, t->node[k].takers, t->part_uw[n], t->part[n].most_uw));
+            smaller_u64(t->group[k].cap_uw, one_rest(&left, &takers, t->node[k].takers,
+                                                     t->part_uw[n], t->part[n].most_uw));
 }
 
 void divide_tree(const struct divide_group *group, uint32_t groups, const struct divide_leaf *leaf,

@@ -21,9 +21,9 @@ static uint64_t allowed(const struct lease *l, uint64_t now_ns)
     uint64_t uw = l->floor_uw;
 
     if (now_ns < l->given_until_ns)
-        uw = uw_max(uw, l->given_uw);
+        uw = larger_u64(uw, l->given_uw);
     if (now_ns < l->until_ns)
-        uw = uw_max(uw, l->offer_uw);
+        uw = larger_u64(uw, l->offer_uw);
     return uw;
 }
 
@@ -44,7 +44,7 @@ uint64_t lease_counts(const struct lease_book *b, uint32_t i, uint64_t now_ns)
     bool free = ends_open(l) && ended(l, now_ns);
 
     if (l->defiant || (free && l->seen_ns && now_ns < l->seen_ns + SEEN_NS))
-        return uw_max(allowed(l, now_ns), l->seen_uw);
+        return larger_u64(allowed(l, now_ns), l->seen_uw);
     return allowed(l, now_ns);
 }
 
@@ -53,7 +53,7 @@ uint64_t lease_sum(const struct lease_book *b, uint64_t now_ns)
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < b->count; i++)
-        sum = uw_min(sum + lease_counts(b, i, now_ns), DEMAND_MAX);
+        sum = smaller_u64(sum + lease_counts(b, i, now_ns), DEMAND_MAX);
     return sum;
 }
 
@@ -71,7 +71,7 @@ uint64_t lease_group_sum(const struct lease_book *b, uint32_t group, uint64_t no
 
     for (uint32_t i = 0; i < b->count; i++)
         if (lies_in(b, &b->lease[i], group))
-            sum = uw_min(sum + lease_counts(b, i, now_ns), DEMAND_MAX);
+            sum = smaller_u64(sum + lease_counts(b, i, now_ns), DEMAND_MAX);
     return sum;
 }
 
@@ -86,8 +86,8 @@ static void offer(struct lease_book *b, struct lease *l, uint64_t uw, uint64_t n
     if (now_ns >= l->given_until_ns)
         l->given_uw = l->given_until_ns = 0;
     if (now_ns < l->until_ns && l->offer_uw > uw) {
-        l->given_uw = uw_max(l->given_uw, l->offer_uw);
-        l->given_until_ns = uw_max(l->given_until_ns, l->until_ns);
+        l->given_uw = larger_u64(l->given_uw, l->offer_uw);
+        l->given_until_ns = larger_u64(l->given_until_ns, l->until_ns);
     }
     l->offer_uw = uw;
     l->offer_kind = l->kind;
@@ -154,9 +154,9 @@ static uint64_t sum_up(struct lease_book *b, uint64_t now_ns)
         uint64_t uw = lease_counts(b, i, now_ns);
         uint32_t g = b->groups ? b->lease[i].group : LEASE_NO_GROUP;
 
-        sum = uw_min(sum + uw, DEMAND_MAX);
+        sum = smaller_u64(sum + uw, DEMAND_MAX);
         for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
-            b->group[g].sum_uw = uw_min(b->group[g].sum_uw + uw, DEMAND_MAX);
+            b->group[g].sum_uw = smaller_u64(b->group[g].sum_uw + uw, DEMAND_MAX);
     }
     return sum;
 }
@@ -167,7 +167,7 @@ static uint64_t room_for(const struct lease_book *b, const struct lease *l, uint
     uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
 
     for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
-        room = uw_min(room, room_of(b->group[g].cap_uw, b->group[g].sum_uw));
+        room = smaller_u64(room, room_of(b->group[g].cap_uw, b->group[g].sum_uw));
     return room;
 }
 
@@ -175,9 +175,9 @@ static void take_room(struct lease_book *b, const struct lease *l, uint64_t uw, 
 {
     uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
 
-    *sum = uw_min(*sum + uw, DEMAND_MAX);
+    *sum = smaller_u64(*sum + uw, DEMAND_MAX);
     for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
-        b->group[g].sum_uw = uw_min(b->group[g].sum_uw + uw, DEMAND_MAX);
+        b->group[g].sum_uw = smaller_u64(b->group[g].sum_uw + uw, DEMAND_MAX);
 }
 
 /*
@@ -202,13 +202,14 @@ void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
         forget_ended(l, now_ns);
         differs = want_uw[i] < l->offer_uw || l->kind != l->offer_kind;
         if (differs && now_ns < l->until_ns && within_reach(b, l, now_ns))
-            offer(b, l, uw_min(want_uw[i], l->offer_uw), now_ns);
+            offer(b, l, smaller_u64(want_uw[i], l->offer_uw), now_ns);
     }
     sum = sum_up(b, now_ns);
     for (uint32_t i = 0; i < b->count; i++) {
         struct lease *l = &b->lease[i];
         uint64_t counts = lease_counts(b, i, now_ns);
-        uint64_t uw = uw_min(want_uw[i], uw_min(counts + room_for(b, l, sum), DEMAND_MAX));
+        uint64_t uw =
+            smaller_u64(want_uw[i], smaller_u64(counts + room_for(b, l, sum), DEMAND_MAX));
 
         if (uw <= l->offer_uw || is_in_flight(l, now_ns) || !within_reach(b, l, now_ns))
             continue;
@@ -291,7 +292,7 @@ void lease_recover(struct lease_book *b, bool stored, uint64_t now_ns)
     for (uint32_t i = 0; i < b->count; i++) {
         struct lease *l = &b->lease[i];
 
-        l->given_uw = uw_max(l->given_uw, l->number ? l->offer_uw : 0);
+        l->given_uw = larger_u64(l->given_uw, l->number ? l->offer_uw : 0);
         l->given_until_ns = l->given_uw ? now_ns + TERM_NS : 0;
         l->until_ns = 0;
         l->asked_ns = l->stamp_ns = l->boot = 0; /* only an ask of now can be answered */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/measure/attribution.h"
 
+#include "base/minmax.h"
 #include "base/muldiv.h"
 
 #include <errno.h>
@@ -50,11 +51,6 @@ static uint64_t take(struct division *d, uint64_t weight)
     return uj;
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* A load's power as the first and as the last one under the model's curve. */
 struct marginal {
     uint64_t least_uw, most_uw;
@@ -64,7 +60,8 @@ static struct marginal marginal_of(const struct division *d, uint64_t weight)
 {
     uint32_t all = load_of(d->in, d->weight), own = load_of(d->in, weight);
     uint64_t first = sub_sat(power_at(d->in, own), power_at(d->in, 0));
-    uint64_t last = sub_sat(power_at(d->in, all), power_at(d->in, all - (uint32_t)least(own, all)));
+    uint64_t last =
+        sub_sat(power_at(d->in, all), power_at(d->in, all - (uint32_t)smaller_u64(own, all)));
 
     return first < last ? (struct marginal){first, last} : (struct marginal){last, first};
 }
@@ -89,9 +86,9 @@ static struct energy_range part_of(const struct division *d, uint64_t weight, ui
         m = marginal_of(d, weight + more);
         part.high_uj = mul_div_up(d->dynamic.high_uj, m.most_uw, d->span_uw);
         part.high_uj = add_sat(part.high_uj, mul_div_up(part.high_uj, error, 1000));
-        part.high_uj = least(part.high_uj, d->dynamic.high_uj);
+        part.high_uj = smaller_u64(part.high_uj, d->dynamic.high_uj);
     }
-    part.low_uj = least(part.low_uj, uj);
+    part.low_uj = smaller_u64(part.low_uj, uj);
     if (part.high_uj < uj)
         part.high_uj = uj;
     return part;
@@ -105,16 +102,16 @@ static void split_idle(struct division *d)
     struct power_range idle_power = in->watts_at(in->watts, 0);
     struct energy_range idle = energy_of(&idle_power, in->interval_ns);
 
-    d->basis = least(machine->basis, idle.basis);
+    d->basis = smaller_u64(machine->basis, idle.basis);
     idle.basis = d->basis;
-    idle.uj = least(idle.uj, machine->uj);
-    idle.low_uj = least(idle.low_uj, idle.uj);
-    idle.high_uj = least(idle.high_uj, machine->high_uj);
+    idle.uj = smaller_u64(idle.uj, machine->uj);
+    idle.low_uj = smaller_u64(idle.low_uj, idle.uj);
+    idle.high_uj = smaller_u64(idle.high_uj, machine->high_uj);
     if (idle.high_uj < idle.uj)
         idle.high_uj = idle.uj;
     d->out->idle = idle;
     d->dynamic.uj = machine->uj - idle.uj;
-    d->dynamic.low_uj = least(sub_sat(machine->low_uj, idle.high_uj), d->dynamic.uj);
+    d->dynamic.low_uj = smaller_u64(sub_sat(machine->low_uj, idle.high_uj), d->dynamic.uj);
     d->dynamic.high_uj = sub_sat(machine->high_uj, idle.low_uj);
     if (d->dynamic.high_uj < d->dynamic.uj)
         d->dynamic.high_uj = d->dynamic.uj;

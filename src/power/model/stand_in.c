@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/model/stand_in.h"
 
+#include "base/minmax.h"
 #include "base/muldiv.h"
 
 #include <errno.h>
@@ -39,11 +40,6 @@ static struct watts_sample as_learnt(const struct stand_in *s, const struct watt
     return ret;
 }
 
-static uint64_t at_most_max(uint64_t uw)
-{
-    return uw < POWER_UW_MAX ? uw : POWER_UW_MAX;
-}
-
 struct power_range stand_in_at(const struct stand_in *s, const struct watts_sample *sample)
 {
     struct watts_sample asked = as_learnt(s, sample);
@@ -57,7 +53,8 @@ struct power_range stand_in_at(const struct stand_in *s, const struct watts_samp
         return (struct power_range){0};
     p.basis = s->basis;
     p.low_uw -= mul_div(p.low_uw, s->below_permille, 1000);
-    p.high_uw = at_most_max(add_sat(p.high_uw, mul_div_up(p.high_uw, s->above_permille, 1000)));
+    p.high_uw = smaller_u64(add_sat(p.high_uw, mul_div_up(p.high_uw, s->above_permille, 1000)),
+                            POWER_UW_MAX);
     return p;
 }
 

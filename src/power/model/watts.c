@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/model/watts.h"
 
+#include "base/minmax.h"
 #include "base/muldiv.h"
-
-static uint64_t at_most_max(uint64_t uw)
-{
-    return uw < POWER_UW_MAX ? uw : POWER_UW_MAX;
-}
 
 /* The line's value, rounded down; it never falls with the load. */
 static uint64_t line_at(const struct watts *w, uint32_t load_mcpu)
@@ -18,8 +14,9 @@ static uint64_t line_at(const struct watts *w, uint32_t load_mcpu)
     while (i + 1 < w->count && w->point[i].load_mcpu <= load_mcpu)
         i++;
     const struct watts_point *to = &w->point[i], *from = to - 1;
-    return at_most_max(from->uw + mul_div(to->uw - from->uw, load_mcpu - from->load_mcpu,
-                                          to->load_mcpu - from->load_mcpu));
+    return smaller_u64(from->uw + mul_div(to->uw - from->uw, load_mcpu - from->load_mcpu,
+                                          to->load_mcpu - from->load_mcpu),
+                       POWER_UW_MAX);
 }
 
 struct power_range watts_at(const struct watts *w, uint32_t load_mcpu)
@@ -32,7 +29,7 @@ struct power_range watts_at(const struct watts *w, uint32_t load_mcpu)
     ret.uw = line_at(w, load_mcpu < WATTS_LOAD_MAX ? load_mcpu : WATTS_LOAD_MAX);
     error = mul_div_up(ret.uw, w->error_permille, 1000);
     ret.low_uw = sub_sat(ret.uw, error);
-    ret.high_uw = at_most_max(ret.uw + error);
+    ret.high_uw = smaller_u64(ret.uw + error, POWER_UW_MAX);
     return ret;
 }
 
@@ -61,6 +58,6 @@ void watts_shift(struct watts *w, int64_t bias_uw)
         uint64_t uw = w->point[i].uw;
 
         w->point[i].uw = bias_uw < 0 ? sub_sat(uw, -(uint64_t)bias_uw)
-                                     : at_most_max(add_sat(uw, (uint64_t)bias_uw));
+                                     : smaller_u64(add_sat(uw, (uint64_t)bias_uw), POWER_UW_MAX);
     }
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static size_t length(const char *area)
+size_t area_length(const char *area)
 {
     size_t n = 0;
 
@@ -19,7 +19,7 @@ static bool name_char(char c)
 
 bool area_valid(const char *area)
 {
-    size_t n = length(area);
+    size_t n = area_length(area);
     uint32_t names = 1;
 
     if (n == 0 || n == AREA_PATH_MAX || area[0] == '/' || area[n - 1] == '/')
@@ -37,7 +37,7 @@ bool area_valid(const char *area)
 
 bool area_below(const char *area, const char *top)
 {
-    size_t a = length(area), t = length(top);
+    size_t a = area_length(area), t = area_length(top);
 
     return a >= t && memcmp(area, top, t) == 0 && (area[t] == '\0' || area[t] == '/');
 }
@@ -95,7 +95,7 @@ static void take(struct rule_view *v, const struct rule_set *s, uint32_t i, cons
         take_cap(v, r, i);
         break;
     case RULE_FLOOR:
-        if (r->amount > v->floor_uw && length(area) == length(r->area)) {
+        if (r->amount > v->floor_uw && area_length(area) == area_length(r->area)) {
             v->floor_uw = r->amount;
             v->floor_by = i;
         }

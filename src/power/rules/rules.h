@@ -13,6 +13,7 @@
 #include "power/calendar/window.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define RULES_MAX         4096
@@ -77,6 +78,9 @@ struct rule_view {
     uint32_t cap_by, floor_by, budget_by, scale_by;
     int64_t next_utc_s; /* when a window changes any of it; INT64_MAX: none does */
 };
+
+/* The length of a path, AREA_PATH_MAX where it has no end there. */
+size_t area_length(const char *area);
 
 /* Whether @area is @top or lies below it: "unlp/lab3" below "unlp", but not below "unlp/lab". */
 bool area_below(const char *area, const char *top);

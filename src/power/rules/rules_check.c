@@ -185,18 +185,9 @@ static uint32_t area_slot(const struct check *c, const uint16_t *slots, const ch
     return at % SLOTS;
 }
 
-static size_t text_length(const char *area)
-{
-    size_t n = 0;
-
-    while (n < AREA_PATH_MAX && area[n])
-        n++;
-    return n;
-}
-
 static uint16_t find_parent(const struct check *c, const uint16_t *slots, const char *area)
 {
-    for (size_t len = text_length(area); len-- > 0;)
+    for (size_t len = area_length(area); len-- > 0;)
         if (area[len] == '/') {
             uint32_t slot = area_slot(c, slots, area, len);
 
@@ -219,7 +210,7 @@ static void collect_areas(struct check *c)
 
             if (depth(area) != d)
                 continue;
-            slot = area_slot(c, slots, area, text_length(area));
+            slot = area_slot(c, slots, area, area_length(area));
             if (!slots[slot]) {
                 a->first[a->count] = (uint16_t)i;
                 slots[slot] = (uint16_t)++a->count;

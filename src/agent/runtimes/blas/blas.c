@@ -22,22 +22,18 @@ static const char *const openmps[] = {"libgomp", "libomp", "libiomp5"};
 static _Atomic bool beside; /* one of them is here */
 static uint64_t seen_loads;
 
-static bool begins_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 static bool is_blas(const struct object *o)
 {
     const char *file = object_file(o);
 
-    return begins_with(file, "libmkl_") || begins_with(file, "libblis") ||
-           begins_with(file, "libblas") || strstr(file, "openblas");
+    return blas_begins_with(file, "libmkl_") || blas_begins_with(file, "libblis") ||
+           blas_begins_with(file, "libblas") || strstr(file, "openblas");
 }
 
 static void take_region(void *arg, const struct import *import)
 {
-    if (begins_with(import->name, "GOMP_parallel") || strcmp(import->name, "__kmpc_fork_call") == 0)
+    if (blas_begins_with(import->name, "GOMP_parallel") ||
+        strcmp(import->name, "__kmpc_fork_call") == 0)
         *(bool *)arg = true;
 }
 
@@ -57,7 +53,7 @@ static bool begins_regions(const struct object *o)
 static bool is_other(const struct object *o)
 {
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (begins_with(object_file(o), others[i]) || object_needs(o, others[i]))
+        if (blas_begins_with(object_file(o), others[i]) || object_needs(o, others[i]))
             return true;
     return begins_regions(o);
 }

@@ -11,6 +11,7 @@
 #include "agent/process/objects.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 /*
  * Libraries that compute with threads of their own: where one is, a BLAS's are no measure of the
@@ -67,6 +68,11 @@ static inline uint32_t blas_limited(const struct blas_asks *b, uint32_t own)
     uint32_t target = atomic_load_explicit(&b->target, memory_order_relaxed);
 
     return target && target < own ? target : own;
+}
+
+static inline bool blas_begins_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
 /* The rest is for the backend's entries of the same names. */

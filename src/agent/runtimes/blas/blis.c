@@ -72,11 +72,6 @@ _Static_assert(ARRAY_LEN(stubs) == COPIES_MAX, "a copy without a stub");
 
 /* ---- a library is loaded: a thread of the program, in the middle of that ---- */
 
-static bool begins_with(const char *text, const char *prefix)
-{
-    return strncmp(text, prefix, strlen(prefix)) == 0;
-}
-
 /* The number that the environment gives it; without one it computes with one thread. */
 static uint32_t environment(void)
 {
@@ -104,7 +99,7 @@ static bool is_known(const struct object *o)
     if (!blis.version[0])
         snprintf(blis.version, sizeof(blis.version), "%s", version);
     for (size_t i = 0; i < ARRAY_LEN(versions); i++)
-        if (begins_with(version, versions[i]))
+        if (blas_begins_with(version, versions[i]))
             return true;
     return false;
 }
@@ -234,9 +229,9 @@ static void take_libblas(const struct object *o)
 
 static void take(const struct object *o)
 {
-    bool is_library = begins_with(object_file(o), "libblis");
+    bool is_library = blas_begins_with(object_file(o), "libblis");
 
-    if (!o->dynamic || (!is_library && !begins_with(object_file(o), "libblas")) ||
+    if (!o->dynamic || (!is_library && !blas_begins_with(object_file(o), "libblas")) ||
         number_threads_are_bound() || atomic_load(&blis.may) != BLAS_FREE)
         return;
     if (divides_loops())
