@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that `make install DESTDIR=…` leaves are complete: programs, agent, library, package, documents."""
+import fnmatch
 import json
 import os
 import pathlib
@@ -33,7 +34,9 @@ def prefix(tmp_path_factory):
     "share/man/man1/tide-run.1", "share/man/man1/tide-tfnode.1", "share/man/man8/tided.8",
     "share/man/man8/tide-runc.8",
     "share/man/man5/tide.conf.5", "bin/tide-hub", "share/man/man8/tide-hub.8", "share/man/man5/tide-policy-file.5",
-    "share/doc/threadtide/energy.md",
+    "share/doc/threadtide/energy.md", "share/doc/threadtide/README.md", "share/doc/threadtide/CHANGELOG.md",
+    "share/doc/threadtide/first-hour.md", "share/doc/threadtide/glossary.md", "share/doc/threadtide/troubleshooting.md",
+    "share/doc/threadtide/comparison.md", "share/doc/threadtide/install.md",
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
     "bin/kubectl-tide", "bin/kubectl_complete-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
@@ -42,6 +45,34 @@ def prefix(tmp_path_factory):
 ])
 def test_file_is_installed(prefix, file):
     assert list(prefix.glob(file)), file
+
+
+def without_comments(file):
+    """The text of a C, Python or scdoc source, its comments left out as far as they name documents."""
+    text = file.read_text()
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S) if file.suffix in (".c", ".h") else re.sub(r"^\s*#.*", "", text, flags=re.M)
+
+
+def test_texts_that_are_installed_name_documents_that_are_installed(prefix):
+    """A manual page, a message or an answer that sends its reader to docs/NAME.md sends nobody to a file that is not there."""
+    installed = {file.name for file in (prefix / "share/doc/threadtide").iterdir()}
+    sources = [file for folder, kind in (("man", "*.scd"), ("src", "*.[ch]"), ("python", "*.py"), ("include", "*.h"))
+               for file in (conftest.ROOT / folder).rglob(kind)]
+    named = {(name, file.name) for file in sources
+             for name in re.findall(r"docs/([\w.-]+\.(?:md|yaml))", without_comments(file))}
+    assert {"containers.md", "policies.md", "promises.md"} <= {name for name, _ in named}
+    assert not {(name, file) for name, file in named if name not in installed}
+
+
+def test_every_document_that_is_installed_is_in_a_package(prefix):
+    """Debian's packages refuse a file that no list has (dh_missing); Debian takes CHANGELOG.md from the source itself."""
+    lists = [*(conftest.ROOT / "debian").glob("*.install"), conftest.ROOT / "debian/not-installed"]
+    patterns = [line.split()[0].split("/")[-1] for file in lists for line in file.read_text().splitlines()
+                if line.startswith("usr/share/doc/threadtide/")]
+    installed = [file.name for file in (prefix / "share/doc/threadtide").iterdir()]
+    assert not [name for name in installed if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    assert not [p for p in patterns if p != "slurm.md" and not any(fnmatch.fnmatch(name, p) for name in installed)]
+    assert "%{_datadir}/doc/threadtide\n" in (conftest.ROOT / "dist/rpm/threadtide.spec").read_text()  # the whole folder
 
 
 @pytest.mark.parametrize("file", ["lib/systemd/system/tided.service",
