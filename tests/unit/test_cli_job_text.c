@@ -2,6 +2,7 @@
 #include "cli/views/job_text.h"
 
 #include "base/cleanup.h"
+#include "proto/attribute.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -161,6 +162,24 @@ static void a_split_names_each_process_and_what_it_uses(void **state)
     json_decref(none);
 }
 
+static void terms_name_each_attribute_that_is_a_number_by_its_option(void **state)
+{
+    json_t *job = json_pack("{ss si}", "placement", "shared", "weight", 100);
+    char buf[JOB_TERMS_MAX];
+
+    assert_non_null(job);
+    job_text_terms(job, buf, sizeof(buf));
+    assert_string_equal(buf, "shared, weight 100");
+    for (each_attribute(a))
+        json_object_set_new(job, a->shown ? a->shown : a->key, json_integer(7));
+    json_object_set_new(job, "placement", json_string("quota"));
+    job_text_terms(job, buf, sizeof(buf));
+    assert_string_equal(buf, "quota, weight 7, min 7, max 7, priority 7, class 7, request 7");
+    job_text_terms(job, buf, 20);
+    assert_string_equal(buf, "quota, weight 7, mi");
+    json_decref(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +194,7 @@ int main(void)
         cmocka_unit_test(long_text_is_cut),
         cmocka_unit_test(change_is_told_in_words_that_fit_its_numbers),
         cmocka_unit_test(a_split_names_each_process_and_what_it_uses),
+        cmocka_unit_test(terms_name_each_attribute_that_is_a_number_by_its_option),
     };
 
     setenv("LC_ALL", "C", 1); /* arrows in ASCII */

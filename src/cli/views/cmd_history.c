@@ -137,22 +137,6 @@ static void print_times(const json_t *job)
     printf("\n");
 }
 
-static void print_terms(const json_t *job)
-{
-    static const char *const terms[] = {"min", "limit", "request"};
-
-    printf("  placement %s, weight %ld", member_text(job, "placement"), member_long(job, "weight"));
-    for (size_t i = 0; i < ARRAY_LEN(terms); i++)
-        if (member_long(job, terms[i]))
-            printf(", %s %ld", strcmp(terms[i], "limit") == 0 ? "max" : terms[i],
-                   member_long(job, terms[i]));
-    if (member_long(job, "priority"))
-        printf(", priority %ld", member_long(job, "priority"));
-    if (member_long(job, "class"))
-        printf(", class %ld", member_long(job, "class"));
-    printf("\n");
-}
-
 static void print_progress(const json_t *progress)
 {
     const char *unit = member_text(progress, "unit");
@@ -187,6 +171,7 @@ static void print_job(const json_t *job)
 {
     const json_t *exit = json_object_get(job, "exit");
     bool container = strcmp(member_text(job, "kind"), "container") == 0;
+    char terms[JOB_TERMS_MAX];
 
     printf("%s %s: %s", member_text(job, "id"), member_text(job, "name"),
            member_text(job, "state"));
@@ -196,7 +181,8 @@ static void print_job(const json_t *job)
         printf("; a process was killed: out of memory");
     printf("\n  %s: %s\n", container ? "image" : "command", member_text(job, "command"));
     print_times(job);
-    print_terms(job);
+    job_text_terms(job, terms, sizeof(terms));
+    printf("  placement %s\n", terms);
     print_progress(json_object_get(job, "progress"));
     print_allocations(json_object_get(job, "allocations"));
 }

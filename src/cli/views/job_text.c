@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "cli/api.h"
 #include "cli/power_text.h"
+#include "proto/attribute.h"
 
 #include <assert.h>
 #include <string.h>
@@ -244,6 +245,20 @@ void job_text_change(const json_t *answer, char *buf, size_t size)
         snprintf(buf, size, "%ld %s %ld %s", from, cli_glyph(CLI_ARROW), to, threads);
     else
         snprintf(buf, size, "%ld %s", to, threads);
+}
+
+void job_text_terms(const json_t *job, char *buf, size_t size)
+{
+    size_t len = (size_t)snprintf(buf, size, "%s, weight %ld", member_text(job, "placement"),
+                                  member_long(job, "weight"));
+
+    for (each_attribute(a)) {
+        long value = member_long(job, a->shown ? a->shown : a->key);
+
+        if (a->kind == KIND_NUMBER && a != attribute_table + ATTRIBUTE_WEIGHT && value &&
+            len < size)
+            len += (size_t)snprintf(buf + len, size - len, ", %s %ld", a->key, value);
+    }
 }
 
 void job_text_split(const json_t *job, char *buf, size_t size)

@@ -60,6 +60,11 @@ void job_text_time(double seconds, char *buf, size_t size);
 /* Writes the daemon's answer to a change: "2 → 1 thread", "stays at 2 threads", "automatic". */
 void job_text_change(const json_t *answer, char *buf, size_t size);
 
+/* Writes "shared, weight 100, max 4": the attributes that are numbers, those that are 0 left out.
+ */
+#define JOB_TERMS_MAX 256
+void job_text_terms(const json_t *job, char *buf, size_t size);
+
 /*
  * Writes the apportionment: "3 python 4711 (uses 2.9) + 1 python 4712 (uses 0)"; empty with one
  * process. Cut to @size.
