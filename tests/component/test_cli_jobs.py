@@ -187,7 +187,7 @@ def test_explain_has_the_present_and_the_history(tide):
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert re.match(r"j1 cnn: running, 1 of 4 threads active, target 1, cores ", lines[0])
-    assert "held at 1 by hand" in done.stdout
+    assert "pinned to 1 by hand" in done.stdout
     assert re.match(r"\d\d:\d\d:\d\d\.\d{3}  3 → 1 .* ms  .*by hand", lines[-1])
     changes = json.loads(tide("explain", "cnn", "--json").stdout)["changes"]
     assert [c["to"] for c in changes[-2:]] == [3, 1]
@@ -254,7 +254,7 @@ def test_signal_reaches_the_job(tide):
     assert done.stdout == "cnn: 1 process signalled to use 3 threads\n"
     tide.wait(lambda: tide.job("cnn")["active"] == 3)
     assert tide.job("cnn")["pinned_by"] == "signal"
-    assert "held at 3 by a signal ('tide set cnn --auto' lets go)" in tide("explain", "cnn").stdout
+    assert "pinned to 3 by a signal ('tide set cnn --auto' lets go)" in tide("explain", "cnn").stdout
     assert tide("set", "cnn", "--auto").returncode == 0
     tide.wait(lambda: tide.job("cnn")["pinned"] is None)
 

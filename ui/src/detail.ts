@@ -96,7 +96,7 @@ export class Detail {
     this.fact("Threads", job.cores || job.active ? `${job.active} active, ${job.target} allowed, built with ${job.max || UNKNOWN}` : "waits");
     this.fact("Cores", job.cores || UNKNOWN);
     this.fact("Weight, priority, class", `${job.weight}, ${job.priority}, ${job.class}`);
-    this.fact("Limits", `at least ${job.min}${job.limit === null ? "" : `, at most ${job.limit}`}${job.pinned === null ? "" : `, held at ${job.pinned} by ${job.pinned_by}`}`);
+    this.fact("Limits", `at least ${job.min}${job.limit === null ? "" : `, at most ${job.limit}`}${job.pinned === null ? "" : `, pinned to ${job.pinned} by ${job.pinned_by}`}`);
     this.fact("Memory", job.memory_used === null ? UNKNOWN : bytes(job.memory_used));
     this.fact("Time", `ran ${duration(job.run_s)}${job.wait_s >= 1 ? `, waited ${duration(job.wait_s)}` : ""}`);
     if (typeof job.power_uw === "number") this.fact("Power", `${watts(job.power_uw)} (${job.energy_basis ?? "?"})`);

@@ -101,23 +101,15 @@ static const char *holder(const json_t *job)
 
 static void print_bounds(const json_t *job)
 {
-    const json_t *limit = json_object_get(job, "limit");
     const json_t *pinned = json_object_get(job, "pinned");
+    char terms[JOB_TERMS_MAX];
 
-    printf("  placement %s, weight %ld, min %ld", member_text(job, "placement"),
-           member_long(job, "weight"), member_long(job, "min"));
-    if (json_is_integer(limit))
-        printf(", max %lld", (long long)json_integer_value(limit));
-    if (member_long(job, "priority"))
-        printf(", priority %ld", member_long(job, "priority"));
-    if (member_long(job, "class"))
-        printf(", class %ld", member_long(job, "class"));
-    if (member_long(job, "request"))
-        printf(", request %ld", member_long(job, "request"));
+    job_text_terms(job, terms, sizeof(terms));
+    printf("  placement %s", terms);
     print_memory(job);
     print_deadline(member_number(job, "deadline"));
     if (json_is_integer(pinned))
-        printf(", held at %lld %s ('tide set %s --auto' lets go)",
+        printf(", pinned to %lld %s ('tide set %s --auto' lets go)",
                (long long)json_integer_value(pinned), holder(job), member_text(job, "name"));
     printf("\n");
 }
