@@ -86,11 +86,8 @@ static int error_number(const char *text)
     static const struct {
         const char *name;
         int number;
-    } errors[] = {{"ENOSPC", ENOSPC},
-                  {"EMFILE", EMFILE},
-                  {"ENOMEM", ENOMEM},
-                  {"EIO", EIO},
-                  {"EAGAIN", EAGAIN}};
+    } errors[] = {{"ENOSPC", ENOSPC}, {"EMFILE", EMFILE}, {"ENOMEM", ENOMEM},
+                  {"EIO", EIO},       {"EROFS", EROFS},   {"EAGAIN", EAGAIN}};
 
     for (size_t i = 0; i < ARRAY_LEN(errors); i++)
         if (strcmp(errors[i].name, text) == 0)

@@ -4,7 +4,7 @@
  * environment variable TIDE_FAILPOINT of the daemon is a list, separated by commas, of
  *
  *   NAME:N                 the daemon dies by SIGKILL at the N-th passage of NAME
- *   NAME:N:ENOSPC          the call fails with ENOSPC (or EMFILE, ENOMEM, EIO, EAGAIN)
+ *   NAME:N:ENOSPC          the call fails with ENOSPC (or EMFILE, ENOMEM, EIO, EROFS, EAGAIN)
  *   NAME:N:delay=500ms     the daemon sleeps there
  *   NAME:N+:…              at the N-th passage and each later one
  *

@@ -55,17 +55,19 @@ def test_says_which_job_it_is_and_where_its_output_goes(queue):
     queue.tide.wait(lambda: queue.output("j1") == "before\nout\nerr\n")
 
 
-@pytest.mark.parametrize("fault, words", [("store-open:1+:ENOSPC", "No space left on device"),
-                                          ("store-write:1+:ENOSPC", "No space left on device"),
-                                          ("store-rename:1+:EIO", "Input/output error")])
-def test_a_job_that_cannot_be_written_down_is_not_in_the_queue(place, fault, words):
+@pytest.mark.parametrize("fault, words, cure", [
+    ("store-open:1+:ENOSPC", "No space left on device", "Make room there"),
+    ("store-write:1+:ENOSPC", "No space left on device", "Make room there"),
+    ("store-open:1+:EROFS", "Read-only file system", "Make that disk writable"),
+    ("store-rename:1+:EIO", "Input/output error", "Make room there")])
+def test_a_job_that_cannot_be_written_down_is_not_in_the_queue(place, fault, words, cure):
     place.tide.env["TIDE_FAILPOINT"] = fault
     queue = place.start()
     for option in ("--hold", "-q"):
         done = queue.tide("submit", option, "--", "sh", "-c", "echo ran", cwd=queue.work)
         assert (done.returncode, done.stdout) == (1, "")
         assert f"the job was not queued: it cannot be written to {queue.tide.dir}: {words}" in done.stderr
-        assert "Make room there, then submit it again." in done.stderr
+        assert f"{cure}, then submit it again." in done.stderr
     assert queue.tide.jobs() == queue.waiting() == []
     assert list(queue.work.iterdir()) == []  # it has not run, and there is no output file of it
     assert queue.tide("run", "--", "true").returncode == 0  # what runs at once needs no record

@@ -36,7 +36,7 @@ def said(tided, text):
 
 # ---- files ----
 
-@pytest.mark.parametrize("fault", ["store-open:1+:ENOSPC", "store-open:1+:EMFILE",
+@pytest.mark.parametrize("fault", ["store-open:1+:ENOSPC", "store-open:1+:EMFILE", "store-open:1+:EROFS",
                                    "store-write:1+:ENOSPC", "store-write:1+:EIO",
                                    "store-rename:1+:EIO", "store-rename:1+:ENOSPC"])
 def test_a_disk_that_takes_nothing_is_told_of_once_and_changes_no_job(place, fault):

@@ -22,7 +22,7 @@
     X("daemon-silent", "A daemon listens but did not answer in time.",                             \
       "Look whether it is stopped or the machine is overloaded; its log is tided.log in its "      \
       "directory, or 'journalctl -u tided'. Jobs go on meanwhile with what they have.")            \
-    X("bad-answer", "What answers on the daemon's socket is no tided that this tide understands.", \
+    X("bad-answer", "The program on the daemon's socket is no tided that this tide understands.",  \
       "Compare 'tide version' of both: after an upgrade, restart the daemon. See what else "       \
       "listens on that socket.")                                                                   \
     X("directory-too-long",                                                                        \
@@ -122,8 +122,8 @@
       "Submit it with 'tide submit --hold', or cancel it.")                                        \
     X("queue-disk-full",                                                                           \
       "A queued job must outlive the daemon, and could not be written to disk.",                   \
-      "Make room in the directory that the message names, then submit it again; 'tide run' "       \
-      "needs no disk.")                                                                            \
+      "Make room in the directory that the message names, or its disk writable, then submit it "   \
+      "again; 'tide run' needs no disk.")                                                          \
     X("still-runs", "A cancelled job did not end within the time that it had.",                    \
       "It may be saving its state: look again with 'tide ps'. 'kill -KILL PID' ends it without "   \
       "that.")                                                                                     \

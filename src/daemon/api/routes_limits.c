@@ -7,6 +7,7 @@
 #include "daemon/record/store.h"
 #include "proto/attribute.h"
 
+#include <errno.h>
 #include <string.h>
 
 #define ASK_ADMIN "Use less, or ask somebody of the admin group: docs/permissions.md."
@@ -29,6 +30,7 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
 bool routes_write_down(struct request *r, struct job *j)
 {
     struct daemon *d = r->daemon;
+    bool locked;
 
     daemon_log("job %s (%s) of user %s created: first process %d", j->id, j->name, j->owner,
                (int)j->processes->pid);
@@ -37,7 +39,10 @@ bool routes_write_down(struct request *r, struct job *j)
         return true;
     daemon_log("job %s (%s) refused: it cannot be saved to disk", j->id, j->name);
     job_free(j);
-    request_fail_as(r, 507, "queue-disk-full", "Make room there, then submit it again.",
+    locked = store_error(d) == -EROFS;
+    request_fail_as(r, 507, "queue-disk-full",
+                    locked ? "Make that disk writable, then submit it again."
+                           : "Make room there, then submit it again.",
                     "the job was not queued: it cannot be written to %s: %s", d->dir,
                     strerror(-store_error(d)));
     return false;
