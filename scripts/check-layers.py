@@ -83,7 +83,7 @@ LIBC = re.compile(
     r"""(sys|linux|asm|arpa|net|netinet|bits)/[\w/]+\.h$
     | (assert|byteswap|ctype|dirent|dlfcn|elf|endian|errno|fcntl|fnmatch|getopt|glob|grp|inttypes
       |langinfo|libgen|limits|link|locale|malloc|math|netdb|paths|poll|pthread|pwd|sched|semaphore
-      |setjmp|signal|spawn|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn
+      |signal|spawn|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|stdio|stdlib|stdnoreturn
       |string|strings|syslog|termios|time|ucontext|unistd|wchar|wctype)\.h$""", re.X)
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

@@ -5,7 +5,7 @@
 #   scripts/wheel-libraries.sh      prints the folder, which has cc, lib/pkgconfig
 #
 # libsystemd, libmicrohttpd (without TLS) and libsmartcols are compiled from Debian's source packages, pinned below.
-# Of jansson, inih, ncurses and SQLite it takes the archives of Debian's -dev packages: their undefined symbols
+# It takes jansson, inih, ncurses and SQLite as archives of Debian's -dev packages: their undefined symbols
 # have no version yet, so they are linked against glibc 2.28, too. Two to five minutes, once.
 set -euo pipefail
 sources=(

@@ -20,7 +20,7 @@ static const char usage[] =
     "Usage: tide-hub energy [--state DIR] [--store WHERE]\n"
     "       tide-hub energy UNIT POINT [--since TIME] [--step TIME] [--state DIR] [--store WHERE]\n"
     "\n"
-    "What the hub has stored: every point of every unit; or one point over time.\n"
+    "The energy that the hub has stored: every point of every unit; or one point over time.\n"
     "Energy in kWh, its bounds in brackets, how it is known, and how many seconds are unknown.\n"
     "\n"
     "  --since TIME   1d (ago), 2026-11-23, 08:00; default 1d\n"

@@ -19,7 +19,7 @@ static const char usage[] =
     "  --for TIME    how long the token is good, at most 30d; default 1h\n"
     "  --state DIR   the hub's directory; default /var/lib/tide-hub\n"
     "\n"
-    "Who has the token can be that unit: pass it on as you would a password.\n";
+    "Whoever has the token can be that unit: pass it on as you would a password.\n";
 
 static const struct option options[] = {{"area", required_argument, NULL, 'a'},
                                         {"for", required_argument, NULL, 'f'},

@@ -27,7 +27,7 @@ static const char usage[] =
     "       tide-hub user token NAME --revoke\n"
     "       tide-hub user list\n"
     "\n"
-    "Who may use the hub's page and its REST interface. Works beside a running hub, and counts at\n"
+    "Users of the hub's page and its REST interface. Works beside a running hub, and counts at\n"
     "once. There is no user at first, and no default password.\n"
     "\n"
     "  add, passwd    asks for the password on the terminal, or reads one line of standard input\n"

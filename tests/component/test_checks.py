@@ -38,6 +38,7 @@ def module(name):
     ("src/cli/a.c", "<jansson.h>", True),
     ("src/lib/a.c", '"agent/program_api.h"', True),
     ("src/lib/a.c", '"agent/agent.h"', False),
+    ("src/base/a.c", "<setjmp.h>", False),
     ("src/base/a.c", '"nowhere.h"', False),
     ("src/utils/a.c", "<stdint.h>", False),
     ("include/tide/a.h", '"base/error.h"', False),
@@ -543,17 +544,40 @@ def test_rooms_refuse_one_call_upwards_more_than_the_limit_and_say_what_to_do(ch
     assert "UPWARDS_MAX in scripts/check-rooms.py" in result.stdout
 
 
+BARE = re.compile(r'(?:\A|(?<=\n))[ \t]*(?:/\*+\s*(?:\*[ \t]*)?|"""|#[ \t]+|//[ \t]+|--[ \t]+)(?:Of|Who|Whom|That|By|What)\b.*')
+BARE_LINE = re.compile(r"^\t?(?:- )?(?:Of|Who|Whom|That|What)\b.*", re.M)
+
+
 def test_comments_open_with_their_subject():
-    """Bare words in a noun's place cost readers a second look: HACKING's words, kept where they are kept today."""
-    bare = re.compile(r'(?:\A|(?<=\n))[ \t]*(?:/\*+\s*(?:\*[ \t]*)?|"""|#[ \t]+)(?:Of|Who|Whom|That|By|What)\b.*')
-    goes_on = re.compile(r"\n[ \t]*#[^\n]*\n\Z")
-    assert bare.search("/*\n * Of the number") and bare.search('    """What a') and not bare.search("/* Offers */")
-    kept = [(folder, "*.[ch]") for folder in ("src", "include", "tests", "fuzz", "bench", "examples")]
+    """Bare words in a noun's place cost readers a second look: HACKING's words, kept where they are kept today.
+    Comments that begin a line alone; those behind code are not looked at."""
+    goes_on = re.compile(r"\n[ \t]*(#|//|--)[^\n]*\n\Z")
+    assert BARE.search("/*\n * Of the number") and BARE.search('    """What a') and not BARE.search("/* Offers */")
+    assert BARE.search("x: 1\n  # What") and BARE.search("  /** Of a") and BARE.search("// That") and not BARE.search("// Thatch")
+    kept = [(folder, kind) for folder in ("src", "include", "tests", "fuzz", "bench", "examples")
+            for kind in ("*.[ch]", "meson.build")]
     kept += [(folder, "*.py") for folder in ("tests", "bench", "python", "scripts", "demo")]
-    found = [f"{file.relative_to(ROOT)}: {match[0].strip()}" for folder, kind in kept
-             for file in sorted((ROOT / folder).rglob(kind)) for match in bare.finditer(file.read_text())
+    kept += [(folder, kind) for folder in ("dist", "debian", "completions", ".ci") for kind in ("*",)]
+    kept += [("scripts", "*.sh"), ("tests", "*.sh"), ("tests", "*.sql"), ("tests", "*.y*ml"), ("bench", "*.y*ml"), ("demo", "*.sh"),
+             ("ui/src", "*.ts"), ("ui/test", "*.mjs"), (".", "meson.build"), (".", "meson_options.txt"), (".", "Makefile"),
+             (".", "mkdocs.yml")]
+    files = {file for folder, kind in kept for file in (ROOT / folder).glob(kind if folder == "." else f"**/{kind}") if file.is_file()}
+    assert {"dist/kubernetes/rbac.yaml", ".ci/run", "ui/src/machine.ts", "completions/tide.bash.in", "meson.build"} <= {
+        str(file.relative_to(ROOT)) for file in files}
+    found = [f"{file.relative_to(ROOT)}: {match[0].strip()}" for file in sorted(files)
+             for match in BARE.finditer(file.read_text(errors="replace"))
              if not goes_on.search(match.string, 0, match.start())]
     assert not found
+
+
+def test_lines_of_manual_pages_open_with_their_subject():
+    """A paragraph or the text of an option begins with what it is about, not with a bare Of, That, Who, Whom or What."""
+    goes_on = re.compile(r"[^\n]\n\Z")
+    texts = sorted((ROOT / "man").glob("*.scd")) + [ROOT / "docs" / name for name in ("permissions.md", "api.md")]
+    found = [f"{file.relative_to(ROOT)}: {match[0].strip()}" for file in texts for match in BARE_LINE.finditer(file.read_text())
+             if match[0].startswith("- ") or not goes_on.search(match.string[:match.start()]) or
+             match[0].startswith("\t") and not re.search(r"\n\t[^\n]*\n\Z", match.string[:match.start()])]
+    assert len(texts) > 30 and not found
 
 
 @pytest.mark.parametrize("name, others", [

@@ -149,7 +149,7 @@ export class MachinePage implements Page {
     row.classList.toggle("chosen", this.detail.shown === job.id);
   }
 
-  /** Of a server with a promise: what its requests take, and how often they kept it. */
+  /** A server with a promise: what its requests take, and how often they kept it. */
   private updateLatency(p: RowParts, latency: Latency, promise_us: number): void {
     p.bar.hidden = true;
     const mark = latency.source === "told" ? "" : "~"; // estimated from calls of a runtime

@@ -160,6 +160,6 @@ int power_calibrate(const struct command *cmd, unsigned seconds, bool force, boo
     r = steps(cmd, &load, cores, seconds);
     shrink(&load, 0);
     if (interrupted)
-        return cli_error(cmd, CLI_FAILED, "What was read until then is kept.", "interrupted");
+        return cli_error(cmd, CLI_FAILED, "All that was read until then is kept.", "interrupted");
     return r == CLI_OK ? report(cmd, json) : r;
 }

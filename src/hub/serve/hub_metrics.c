@@ -15,7 +15,7 @@ static void areas_power(FILE *f, const struct shown_areas *areas)
         const char *name, *help;
         size_t offset;
     } bounds[] = {
-        {"tide_hub_area_watts", "What an area draws, as far as it is known.",
+        {"tide_hub_area_watts", "Power of an area, as far as it is known.",
          offsetof(struct power_range, uw)},
         {"tide_hub_area_low_watts", "The least that it draws.",
          offsetof(struct power_range, low_uw)},

@@ -48,21 +48,23 @@ static char *text_of(const struct metrics_now *now)
 
     if (!f)
         return NULL;
-    prometheus_one(f, "tide_unit_joules_total", "counter", "What the area's meters counted",
+    prometheus_one(f, "tide_unit_joules_total", "counter", "Energy that the area's meters counted",
                    watts(now->total_uj));
     if (now->draw.basis != POWER_UNKNOWN) {
-        prometheus_one(f, "tide_unit_watts", "gauge", "What the area draws", watts(now->draw.uw));
-        prometheus_one(f, "tide_unit_watts_low", "gauge", "At least", watts(now->draw.low_uw));
-        prometheus_one(f, "tide_unit_watts_high", "gauge", "At most", watts(now->draw.high_uw));
+        prometheus_one(f, "tide_unit_watts", "gauge", "Power of the area", watts(now->draw.uw));
+        prometheus_one(f, "tide_unit_watts_low", "gauge", "Lower bound of the area's power",
+                       watts(now->draw.low_uw));
+        prometheus_one(f, "tide_unit_watts_high", "gauge", "Upper bound of the area's power",
+                       watts(now->draw.high_uw));
     }
     if (s->cap_uw != PAYLOAD_UNTOLD)
-        prometheus_one(f, "tide_unit_cap_watts", "gauge", "What the area may draw",
+        prometheus_one(f, "tide_unit_cap_watts", "gauge", "Cap of the area in force",
                        watts(s->cap_uw));
     if (s->budget_uj != PAYLOAD_UNTOLD) {
         prometheus_one(f, "tide_unit_budget_joules", "gauge", "Today's budget",
                        watts(s->budget_uj));
-        prometheus_one(f, "tide_unit_budget_used_joules", "gauge", "What of it is used",
-                       watts(s->budget_used_uj));
+        prometheus_one(f, "tide_unit_budget_used_joules", "gauge",
+                       "Part of today's budget that is used", watts(s->budget_used_uj));
     }
     prometheus_one(f, "tide_unit_policy_number", "gauge", "0: no policy", (double)s->policy);
     prometheus_one(f, "tide_unit_parent_connected", "gauge", "Whether the parent's broker is there",

@@ -1,4 +1,4 @@
--- What version 1 of tided's energy.db left behind.
+-- The database that version 1 of tided's energy.db left behind.
 CREATE TABLE part (time INTEGER, part INTEGER, uj INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, basis INTEGER NOT NULL, gap INTEGER NOT NULL, PRIMARY KEY (time, part)) WITHOUT ROWID;
 CREATE TABLE job (time INTEGER, submitted INTEGER, number INTEGER, uid INTEGER NOT NULL, name TEXT NOT NULL, owner TEXT NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, basis INTEGER NOT NULL, gap INTEGER NOT NULL, PRIMARY KEY (time, submitted, number)) WITHOUT ROWID;
 -- QUARTER: the beginning of a quarter of an hour, which the test puts in.

@@ -1,4 +1,4 @@
--- What version 1 of tide-hub's store left behind.
+-- The database that version 1 of tide-hub's store left behind.
 CREATE TABLE point (id INTEGER PRIMARY KEY, unit TEXT NOT NULL, name TEXT NOT NULL, boot INTEGER NOT NULL, seq INTEGER NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, UNIQUE (unit, name));
 CREATE TABLE sample (step INTEGER NOT NULL, point INTEGER NOT NULL, to_ms INTEGER NOT NULL, from_ms INTEGER NOT NULL, uj INTEGER NOT NULL, low INTEGER NOT NULL, high INTEGER NOT NULL, basis INTEGER NOT NULL, gap INTEGER NOT NULL, PRIMARY KEY (step, point, to_ms)) WITHOUT ROWID;
 CREATE INDEX sample_by_time ON sample (step, to_ms);

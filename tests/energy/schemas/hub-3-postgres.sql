@@ -1,4 +1,4 @@
--- What version 3 of tide-hub's store left behind in PostgreSQL.
+-- The database that version 3 of tide-hub's store left behind in PostgreSQL.
 CREATE TABLE tide_hub (version BIGINT NOT NULL);
 CREATE TABLE point (id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, unit TEXT COLLATE "C" NOT NULL, name TEXT COLLATE "C" NOT NULL, boot BIGINT NOT NULL, seq BIGINT NOT NULL, uj BIGINT NOT NULL, low BIGINT NOT NULL, high BIGINT NOT NULL, UNIQUE (unit, name));
 CREATE TABLE sample (step BIGINT NOT NULL, point BIGINT NOT NULL, to_ms BIGINT NOT NULL, from_ms BIGINT NOT NULL, uj BIGINT NOT NULL, low BIGINT NOT NULL, high BIGINT NOT NULL, basis BIGINT NOT NULL, gap BIGINT NOT NULL, PRIMARY KEY (step, point, to_ms));
