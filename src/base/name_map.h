@@ -2,7 +2,7 @@
 /*
  * A hash table from names to numbers: open addressing, at most half full; single names cannot be
  * removed. A map borrows its keys. Its slots are its own (name_map_reserve) or an arena's
- * (name_map_init). {0} is an empty map. One thread at a time; used by tided and tide-kube.
+ * (name_map_init). {0} is an empty map. One thread at a time.
  */
 #pragma once
 

@@ -2,7 +2,7 @@
 /*
  * Finds the agent and names it for LD_PRELOAD. ld.so itself expands $LIB, so that a 32-bit program
  * finds its own (empty) agent. A musl program, whose loader knows no $LIB, finds none.
- * Single-threaded (it reads the environment); used by cli and runc.
+ * Single-threaded (it reads the environment).
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writes metrics in Prometheus' text format to a stream in memory. prometheus_end() reports errors
- * of all writes. Any thread; used by tided and tide-kube.
+ * of all writes. Any thread.
  */
 #pragma once
 

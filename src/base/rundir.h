@@ -6,7 +6,7 @@
  *   /run/tide           the system's daemon, when its api.sock exists
  *   $XDG_RUNTIME_DIR/tide, else /tmp/tide-<uid>      the user's own
  *
- * Any thread; used by cli, lib, host and daemon.
+ * Any thread.
  */
 #pragma once
 

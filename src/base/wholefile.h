@@ -2,7 +2,7 @@
 /*
  * Reads and replaces other programs' configuration files as a whole. Another reader, even after a
  * power cut, sees the old text or the new one. A full disk leaves the old one. Any thread, no
- * state; used by runc and cli.
+ * state.
  */
 #pragma once
 

@@ -13,8 +13,9 @@ struct daemon;
 json_t *view_job(const struct job *j, const struct caller *who);
 json_t *view_changes(const struct job *j);
 /*
- * Adds states to the result of history_query(). A job without an end that this daemon does not have
- * ended while no daemon ran: "lost". It is left out if its last event is before @since.
+ * Adds states to what a search of the history has found (history_search_go()). A job without an end
+ * that this daemon does not have ended while no daemon ran: "lost". It is left out if its last
+ * event is before @since.
  */
 void view_history(const struct daemon *d, double since, json_t *list);
 

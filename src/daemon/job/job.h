@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's table of jobs. A job is a set of processes, each followed by its pidfd, so that a
- * recycled pid is never taken for it. A job's state has four parts: asked, observed, wanted,
- * placed; each says who writes it. Daemon's event loop only; called by all of src/daemon.
+ * recycled pid is never taken for it. What is asked of a job, observed, wanted and placed stand in
+ * four parts, each of which says who writes it; beside them are its admission, extra threads,
+ * latency, promise and program, whose headers do. Daemon's event loop only; called by all of
+ * src/daemon.
  */
 #pragma once
 
@@ -172,7 +174,8 @@ struct job_observed {
 
 /*
  * The plan's decision. Written by plan/ at each decision; in between, admission.c writes a job that
- * it starts or pauses, and peers/control.c clears borrowed when the cores are returned.
+ * it starts or pauses, peers/control.c clears borrowed when the cores are returned, and
+ * energy/backstop.c lowers quota_mcpu for a cap.
  */
 struct job_wanted {
     uint32_t share;    /* cores from the policy, before loans */

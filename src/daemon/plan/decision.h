@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Decides what each job in the table should have: fills in a policy's snapshot, calls
- * policy_decide(), and writes the wanted shares, targets, cores, weights and quotas into the jobs,
- * with the reason. Changes nothing outside of the daemon. Daemon's event loop only; called by
- * plan.c and the API.
+ * policy_decide() (external_decide() where a decider outside is the policy), and writes the wanted
+ * shares, targets, cores, weights and quotas into the jobs, with the reason. Changes nothing
+ * outside of the daemon. Daemon's event loop only; called by plan/, the API, record/ (chronicle.c,
+ * store.c) and daemon.c.
  */
 #pragma once
 
