@@ -122,6 +122,7 @@ bench-gain: all
 
 bench-runtimes: all
 	@scripts/setup.sh tf221 torch
+	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/demo_rounds.py
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/runtimes.py
 
 reproduction: all

@@ -30,7 +30,7 @@ CLUSTER = ("tide-kube", *TRAINING)
 MEASURED = {
     "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
     "small-container": ("libtide-agent.so",),
-    "gain": NODE, "gain-curves": (),
+    "demo": NODE, "gain": NODE, "gain-curves": (),
     "gain-mixes": (*NODE, "bench/gain_mixes.py", "bench/gain_runs.py", "bench/models.py", "bench/runtime_work.py"),
     "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
