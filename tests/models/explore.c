@@ -11,7 +11,9 @@
 #define CLEAR_BYTES 1536 /* below a stack's end: leftovers of earlier calls are no state */
 #define REGIONS_MAX 12
 #define DEPTH_MAX   20000
-#define TABLE_BITS  25
+#ifndef TABLE_BITS
+#define TABLE_BITS 25
+#endif
 #define STATE_BYTES (EXPLORE_THREADS * STACK_BYTES)
 
 struct thread {
