@@ -162,8 +162,8 @@ class Demo:
         self.until("the other workload", lambda: self.phase("other") == "Running")
         self.plane.must("POST", TRAININGS.format(NAMESPACE),
                         training(name, workers, servers, self.data, log, self.epochs, self.more))
-        self.say(f"{name}: created beside a workload that has {OTHER_MCPU} of {NODE_MCPU - 500} "
-                 "millicores for such")
+        self.say(f"{name}: created beside a workload that has {OTHER_MCPU} of the "
+                 f"{NODE_MCPU - 500} millicores that the node has for both")
         self.until(f"{name}'s chief", lambda: self.events(log))
         watcher = Watcher(self.plane, name)
         watcher.start()
@@ -278,7 +278,7 @@ def main():
     p.add_argument("--out", type=pathlib.Path, default=BUILD / "demo")
     args = p.parse_args()
     if os.geteuid() != 0 or missing():
-        sys.exit(f"demo: {missing() or 'pods have namespaces and control groups: as root'}")
+        sys.exit(f"demo: {missing() or 'this needs root: pods get namespaces and control groups'}")
 
     def stop(number, frame):
         raise KeyboardInterrupt(number)

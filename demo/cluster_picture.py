@@ -35,7 +35,7 @@ def draw(runs, node_mcpu):
         canvas.text(x + 29, y + 10, part, "quiet")
         x += 150
     return picture.page(canvas, grid, y + 40, "A training grows into what another workload leaves",
-                        "What of a node's processors was whose; below it the epochs. Same weights, bit for bit.")
+                        "Whose a node's processors were; below, the epochs. Same weights, bit for bit.")
 
 
 def style(number):

@@ -256,7 +256,7 @@ def pictures(demo, out):
                           timeout=120, check=False)
     print("".join(f"  picture: {line}\n" for line in done.stdout.splitlines()), end="")
     if done.returncode:
-        print(f"  the page could not be taken pictures of:\n{done.stderr}", file=sys.stderr)
+        print(f"  no pictures of the page could be taken:\n{done.stderr}", file=sys.stderr)
 
 
 def run(args, folder, stack):
@@ -270,7 +270,7 @@ def run(args, folder, stack):
     stored, counted, coarse = demo.nothing_lost()
     show(evenings)
     print(f"\n  From before the hub's death until now the laboratory used {stored:.2f} Wh by the hub, {counted:.2f} Wh by the plant.\n"
-          f"  Of {coarse:.0f} s the hub has the sum alone.")
+          f"  For {coarse:.0f} s of that time the hub has only the sum.")
     args.out.mkdir(parents=True, exist_ok=True)
     if not args.no_page:
         pictures(demo, args.out)

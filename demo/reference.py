@@ -82,7 +82,7 @@ def load(source, steps):
     other = [f"{k} {stored[k]}" for k in here if here[k] != stored[k]]
     note = f"stock TensorFlow, {', '.join(map(str, THREADS))} threads, each alone"
     if other:
-        note += f"; measured with {', '.join(other)}: another one rounds differently"
+        note += f"; measured with {', '.join(other)}: figures of this machine may be rounded differently"
     return runs, note
 
 

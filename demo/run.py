@@ -121,10 +121,10 @@ def run_rounds(args, case, makers, data, view):
         if abs(others["stock"] - others["threadtide"]) <= UNEQUAL:
             rounds.append(done)
         elif left_out and left_out[-1]["round"] == len(rounds):
-            print(f"\n{report.others_text(others)}: again one pass more than the other. The figures are to be taken so.")
+            print(f"\n{report.others_text(others)}: again more in one pass than in the other. Read the figures with that in mind.")
             rounds.append(done)
         else:
-            print(f"\n{report.others_text(others)}: one pass more than the other. This round does not count, and is done again.")
+            print(f"\n{report.others_text(others)}: more in one pass than in the other. This round does not count, and is done again.")
             left_out.append({**done, "round": len(rounds)})
     return rounds, left_out
 

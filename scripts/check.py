@@ -584,7 +584,7 @@ def run_in_turn(phases, places, stalls):
                     total.skipped += found.skipped
                     total.failed += found.failed
                     total.names += tuple(f"{phase.name}: {name}" for name in found.names)
-                    print(f"{'FAILED ' if found.failed else 'skipped'} {phase.name:<10}  not here: {', '.join(absent & set(phase.needs))}",
+                    print(f"{'FAILED ' if found.failed else 'skipped'} {phase.name:<10}  not run: {', '.join(absent & set(phase.needs))} cannot run here",
                           flush=True)
                 elif may_start(phase, waiting, running, places):
                     waiting.remove(phase)

@@ -257,7 +257,7 @@ make_helm() {
         flock 9
         [ ! -x "$program" ] || exit 0
         go=$(find_go "$cache/go") || die "helm needs Go, see above"
-        say "building $program, once; a minute of two cores behind Kubernetes, of which it has the versions"
+        say "building $program, once; about a minute of two cores"
         if ! build_tools "$go" helm "$program.new" "" | tell_progress "$cache/log"; then
             tail -n 20 "$cache/log" >&2
             die "kube: go could not build tests/kube/tools/helm"
@@ -329,7 +329,7 @@ make_promtool() {
     local dir=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/prometheus
     [ ! -x "$dir/usr/bin/promtool" ] && ! command -v promtool >/dev/null || return 0
     command -v apt-get >/dev/null || { say "no promtool: Prometheus' rules are not checked"; return 0; }
-    say "promtool, out of the package prometheus"
+    say "taking promtool out of the package prometheus"
     rm -rf "$dir.new"
     mkdir -p "$dir.new"
     if ! (cd "$dir.new" && apt-get -qq download prometheus && dpkg-deb -x prometheus_*.deb . &&
@@ -373,7 +373,7 @@ for word in "$@"; do
         ;;
     tf221 | tf218 | tf215 | runtimes | torch) venvs="$venvs $word" ;;
     hosts) venvs="$venvs torch hosts" ;;
-    *) die "unknown word '$word'" ;;
+    *) die "unknown word '$word': scripts/setup.sh without one lists them" ;;
     esac
 done
 # shellcheck disable=SC2086 # lists of names

@@ -67,7 +67,8 @@ static int judge(const struct stat *st, const char *path, struct error *err)
     if (!S_ISDIR(st->st_mode))
         return error_set(err, -ENOTDIR, "%s is no directory: remove it", path);
     if (st->st_uid != geteuid())
-        return error_set(err, -EPERM, "%s belongs to another user (uid %u)", path,
+        return error_set(err, -EPERM,
+                         "%s belongs to another user (uid %u): use a directory of your own", path,
                          (unsigned)st->st_uid);
     if (st->st_mode & (S_IWGRP | S_IWOTH))
         return error_set(err, -EPERM, "others may write in %s: chmod go-w it", path);

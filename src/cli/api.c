@@ -102,7 +102,9 @@ static int call_api_once(const struct call *c, struct api_answer *ret, struct er
 
     if (r < 0)
         return error_word(err,
-                          error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket"),
+                          error_set(err, r,
+                                    "the path in TIDE_DIR or XDG_RUNTIME_DIR is too long for a "
+                                    "socket: set TIDE_DIR to a shorter one"),
                           "directory-too-long");
     r = request_in(dir, c, ret, err);
     if (r != -ENOENT && r != -EACCES)

@@ -206,7 +206,9 @@ static int open_directory(struct daemon *d, const struct daemon_options *o, stru
     if (o->dir[0])
         memcpy(d->dir, o->dir, sizeof(d->dir));
     if (r < 0)
-        return error_set(err, r, "the run directory's path is too long for a socket");
+        return error_set(
+            err, r,
+            "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket: set TIDE_DIR to a shorter path");
     d->dir_fd = r = rundir_open(d->dir, err);
     if (r < 0)
         return r;
@@ -235,7 +237,7 @@ static int take_lock(struct top *t, struct error *err)
     }
     snprintf(text, sizeof(text), "%d\n", (int)getpid());
     if (ftruncate(t->lock_fd, 0) < 0 || write(t->lock_fd, text, strlen(text)) < 0)
-        daemon_log("cannot write the pid into " RUNDIR_LOCK ": %s", strerror(errno));
+        daemon_log("cannot write the pid into %s/" RUNDIR_LOCK ": %s", d->dir, strerror(errno));
     return 0;
 }
 

@@ -29,7 +29,7 @@ static const char usage[] =
     "  --foreground        stay in the foreground, as it always does\n"
     "  --help, --version\n"
     "\n"
-    "These go before what the files say:\n"
+    "These take precedence over the files:\n"
     "  --policy SPEC       how cores are divided, as `tide policy set` takes it; default: what\n"
     "                      was set last, else %s\n"
     "  --placement HOW     of jobs that do not say: shared (default), exclusive, quota\n"
@@ -121,7 +121,7 @@ static int take_engine(struct command_line *line, const char *value)
         snprintf(line->engines + len, sizeof(line->engines) - len, "%s%s", len ? " " : "", value);
 
     if (n >= (int)(sizeof(line->engines) - len)) {
-        fputs("tided: --engine: these are too many, or too long\n", stderr);
+        fputs("tided: --engine: the sockets are too many, or their paths too long\n", stderr);
         return EXIT_USAGE;
     }
     return take_key(&line->source, "engines", line->engines);

@@ -159,9 +159,9 @@ static const json_t *list_of(struct reader *r, const json_t *in, const char *nam
     const json_t *list = reader_member(r, in, name, needed);
 
     if (list && !json_is_array(list))
-        reader_complain(r, "no list is", name);
+        reader_complain(r, "is no list", name);
     else if (json_array_size(list) > most)
-        reader_complain(r, "too long is", name);
+        reader_complain(r, "is too long", name);
     return r->code == 0 ? list : NULL;
 }
 
@@ -182,7 +182,7 @@ static void read_zones(struct reader *r, struct bundle *b)
             return;
         }
         if (number != i) { /* named twice: indices behind it would be others' */
-            reader_complain(r, "a name stands twice in", "zones");
+            reader_complain(r, "names a zone twice", "zones");
             return;
         }
         (void)zones_read(&b->zones, number, NULL);
@@ -212,11 +212,11 @@ static void read_tariff(struct reader *r, struct bundle *b)
         read_window(r, w, &t->window[i].window);
         t->window[i].milli = reader_number_of(r, w, "price", MESSAGE_NUMBER_MAX);
         if (window_check(&t->window[i].window, b->zones.count) < 0)
-            reader_complain(r, "no window of the week is in", "tariff");
+            reader_complain(r, "has an entry that is no window of the week", "tariff");
         t->count++;
     }
     if (r->code == 0 && !t->currency[0])
-        reader_complain(r, "empty is", "currency");
+        reader_complain(r, "is empty", "currency");
 }
 
 static void read_carbon(struct reader *r, struct bundle *b)
@@ -230,13 +230,13 @@ static void read_carbon(struct reader *r, struct bundle *b)
 
         if (json_array_size(j) != 2 || !json_is_integer(from) || !json_is_integer(g) ||
             json_integer_value(from) < 0 || json_integer_value(g) < 0) {
-            reader_complain(r, "no pairs of whole numbers are", "carbon");
+            reader_complain(r, "is no list of pairs of whole numbers", "carbon");
             return;
         }
         *c = (struct carbon_hour){(uint64_t)json_integer_value(from),
                                   (uint64_t)json_integer_value(g)};
         if (b->carbons && c->from_ms <= c[-1].from_ms) {
-            reader_complain(r, "not in the order of time is", "carbon");
+            reader_complain(r, "is not in the order of time", "carbon");
             return;
         }
         b->carbons++;
@@ -265,7 +265,7 @@ static void read_rule(struct reader *r, const json_t *in, struct power_rule *ret
     ret->line = (uint32_t)reader_number_of(r, in, "line", INT32_MAX);
     ret->column = (uint32_t)reader_number_of(r, in, "column", INT32_MAX);
     if (reader_member(r, in, "class", false)) /* of an earlier hub: it is no rule of all jobs */
-        reader_complain(r, "no rule is about a", "class");
+        reader_complain(r, "is in a rule, and no rule has one any more", "class");
     if (ret->verb == RULE_OFF)
         reader_text_of(r, in, "off", ret->off, sizeof(ret->off));
     else
@@ -321,9 +321,9 @@ int bundle_read(const void *bytes, size_t len, const char *zoneinfo, struct bund
     b->valid_until_ms = reader_number_of(&r, r.message, "until", TIME_MAX_MS);
     reader_text(&r, "area", b->area, sizeof(b->area));
     if (r.code == 0 && b->number == 0)
-        reader_complain(&r, "zero is", "number");
+        reader_complain(&r, "is zero", "number");
     if (r.code == 0 && !area_valid(b->area))
-        reader_complain(&r, "no path of an area is", "area");
+        reader_complain(&r, "is no path of an area", "area");
     if (r.code == 0)
         read_zones(&r, b);
     if (r.code == 0)

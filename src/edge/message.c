@@ -21,7 +21,7 @@ char *message_text(json_t *message)
 void reader_complain(struct reader *r, const char *problem, const char *member)
 {
     if (r->code == 0)
-        r->code = error_set(r->err, -EINVAL, "%s: %s '%s'", r->what, problem, member);
+        r->code = error_set(r->err, -EINVAL, "%s: '%s' %s", r->what, member, problem);
 }
 
 json_t *reader_member(struct reader *r, const json_t *in, const char *name, bool needed)
@@ -31,7 +31,7 @@ json_t *reader_member(struct reader *r, const json_t *in, const char *name, bool
     if (j && !json_is_null(j))
         return j;
     if (needed)
-        reader_complain(r, "no member", name);
+        reader_complain(r, "is missing", name);
     return NULL;
 }
 
@@ -42,9 +42,9 @@ uint64_t reader_number_of(struct reader *r, const json_t *in, const char *name, 
     if (!j)
         return 0;
     if (!json_is_integer(j) || json_integer_value(j) < 0)
-        reader_complain(r, "no whole number from 0 on is", name);
+        reader_complain(r, "is no whole number from 0 on", name);
     else if ((uint64_t)json_integer_value(j) > most)
-        reader_complain(r, "too large is", name);
+        reader_complain(r, "is too large", name);
     else
         return (uint64_t)json_integer_value(j);
     return 0;
@@ -60,7 +60,7 @@ bool reader_bool_of(struct reader *r, const json_t *in, const char *name)
     const json_t *j = reader_member(r, in, name, true);
 
     if (j && !json_is_boolean(j))
-        reader_complain(r, "neither true nor false is", name);
+        reader_complain(r, "is neither true nor false", name);
     return json_is_true(j);
 }
 
@@ -77,16 +77,16 @@ void reader_text_of(struct reader *r, const json_t *in, const char *name, char *
     if (!j)
         return;
     if (!text || json_string_length(j) != strlen(text)) {
-        reader_complain(r, "no text is", name);
+        reader_complain(r, "is no text", name);
         return;
     }
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f) {
-            reader_complain(r, "a control character is in", name);
+            reader_complain(r, "has a control character", name);
             return;
         }
     if ((size_t)snprintf(ret, size, "%s", text) >= size)
-        reader_complain(r, "too long is", name);
+        reader_complain(r, "is too long", name);
 }
 
 void reader_text(struct reader *r, const char *name, char *ret, size_t size)
@@ -103,7 +103,7 @@ uint32_t reader_word(struct reader *r, const json_t *in, const char *name,
     for (uint32_t i = 0; i < count; i++)
         if (strcmp(word, name_of(i)) == 0)
             return i;
-    reader_complain(r, "an unknown word is", name);
+    reader_complain(r, "is an unknown word", name);
     return 0;
 }
 
@@ -124,7 +124,7 @@ void reader_open(struct reader *r, const char *what, const void *bytes, size_t l
     else if (!json_is_object(r->message))
         r->code = error_set(err, -EINVAL, "%s: no JSON object", what);
     else if (reader_number(r, "v") != MESSAGE_VERSION)
-        reader_complain(r, "an unknown version is", "v");
+        reader_complain(r, "is an unknown version", "v");
 }
 
 int reader_close(struct reader *r)

@@ -67,9 +67,9 @@ static void read_switches(struct reader *r, struct payload_state *s)
     size_t i;
 
     if (list && !json_is_array(list))
-        reader_complain(r, "no list is", "switches");
+        reader_complain(r, "is no list", "switches");
     if (json_array_size(list) > PAYLOAD_SWITCHES)
-        reader_complain(r, "too long is", "switches");
+        reader_complain(r, "is too long", "switches");
     if (r->code < 0)
         return;
     json_array_foreach (list, i, j) {
@@ -154,13 +154,13 @@ static void read_record(struct reader *r, const json_t *in, uint64_t boot,
     ret->total.basis = reader_word(r, in, "basis", basis_name, POWER_BASIS_MAX);
     ret->gap_ms = (uint32_t)reader_number_of(r, in, "gap", INT32_MAX);
     if (r->code == 0 && ret->total.high_uj < ret->total.uj)
-        reader_complain(r, "less than 'uj' is", "high");
+        reader_complain(r, "is less than 'uj'", "high");
     if (r->code == 0 && ret->to_ms < ret->from_ms)
-        reader_complain(r, "before 'from' is", "to");
+        reader_complain(r, "is before 'from'", "to");
     if (r->code == 0 && (ret->seq == 0 || (before && ret->seq <= before->seq)))
-        reader_complain(r, "not larger than before is", "seq");
+        reader_complain(r, "is not larger than before", "seq");
     if (r->code == 0 && ret->point[0] == '\0')
-        reader_complain(r, "empty is", "point");
+        reader_complain(r, "is empty", "point");
 }
 
 int payload_energy_read(const void *bytes, size_t len, struct payload_energy *ret,
@@ -180,9 +180,9 @@ int payload_energy_read(const void *bytes, size_t len, struct payload_energy *re
     records = reader_member(&r, r.message, "records", true);
     e->count = json_array_size(records);
     if (records && !json_is_array(records))
-        reader_complain(&r, "no list is", "records");
+        reader_complain(&r, "is no list", "records");
     if (e->count > PAYLOAD_RECORDS_MAX)
-        reader_complain(&r, "too long is", "records");
+        reader_complain(&r, "is too long", "records");
     for (size_t i = 0; r.code == 0 && i < e->count; i++)
         read_record(&r, json_array_get(records, i), boot, i ? &e->record[i - 1] : NULL,
                     &e->record[i]);
@@ -217,16 +217,16 @@ static void read_points(struct reader *r, struct demand *ret)
     json_t *points = reader_member(r, r->message, "points", true);
 
     if (points && !json_is_array(points))
-        reader_complain(r, "no list is", "points");
+        reader_complain(r, "is no list", "points");
     if (json_array_size(points) > DEMAND_POINTS)
-        reader_complain(r, "too long is", "points");
+        reader_complain(r, "is too long", "points");
     for (size_t i = 0; r->code == 0 && i < json_array_size(points); i++) {
         json_t *p = json_array_get(points, i), *uw = json_array_get(p, 0);
         json_t *value = json_array_get(p, 1);
 
         if (json_array_size(p) != 2 || !json_is_integer(uw) || !json_is_integer(value) ||
             json_integer_value(uw) < 0 || json_integer_value(value) < 0) {
-            reader_complain(r, "no pairs of whole numbers are", "points");
+            reader_complain(r, "is no list of pairs of whole numbers", "points");
             return;
         }
         ret->point[i] = (struct demand_point){(uint64_t)json_integer_value(uw),
@@ -234,7 +234,7 @@ static void read_points(struct reader *r, struct demand *ret)
         ret->count++;
     }
     if (r->code == 0 && ret->count && demand_check(ret) < 0)
-        reader_complain(r, "no curve that rises ever more slowly is", "points");
+        reader_complain(r, "is no curve that rises ever more slowly", "points");
 }
 
 int payload_demand_read(const void *bytes, size_t len, struct payload_demand *ret,
@@ -254,7 +254,7 @@ int payload_demand_read(const void *bytes, size_t len, struct payload_demand *re
         d.draw.high_uw = reader_number_of(&r, draw, "high", DEMAND_MAX);
         d.draw.basis = reader_word(&r, draw, "basis", basis_name, POWER_BASIS_MAX);
         if (r.code == 0 && d.draw.high_uw < d.draw.uw)
-            reader_complain(&r, "less than 'uw' is", "high");
+            reader_complain(&r, "is less than 'uw'", "high");
     }
     if (r.code == 0)
         *ret = d;
@@ -285,9 +285,9 @@ static json_t *read_list(struct reader *r, const char *name, size_t most)
     json_t *list = reader_member(r, r->message, name, true);
 
     if (list && !json_is_array(list))
-        reader_complain(r, "no list is", name);
+        reader_complain(r, "is no list", name);
     if (json_array_size(list) > most)
-        reader_complain(r, "too long is", name);
+        reader_complain(r, "is too long", name);
     return r->code < 0 ? NULL : list;
 }
 
@@ -295,7 +295,7 @@ static void read_node_name(struct reader *r, const json_t *in, char ret[EDGE_NAM
 {
     reader_text_of(r, in, "node", ret, EDGE_NAME_MAX);
     if (r->code == 0 && !edge_name_valid(ret))
-        reader_complain(r, "no name of a unit is", "node");
+        reader_complain(r, "is no name of a unit", "node");
 }
 
 int payload_shrunk_read(const void *bytes, size_t len, struct payload_shrunk *ret,
@@ -426,7 +426,7 @@ int payload_event_read(const void *bytes, size_t len, struct payload_event *ret,
     reader_text(&r, "text", e.text, sizeof(e.text));
     data = reader_member(&r, r.message, "data", false);
     if (data && !json_is_object(data))
-        reader_complain(&r, "no object is", "data");
+        reader_complain(&r, "is no object", "data");
     if (r.code == 0 && data && !(e.data = json_dumps(data, JSON_COMPACT)))
         r.code = error_set(err, -ENOMEM, "out of memory: the event cannot be read");
     if (r.code == 0)
@@ -463,7 +463,7 @@ int payload_reading_read(const void *bytes, size_t len, struct payload_reading *
     if (m.has_uj)
         m.uj = reader_number(&r, "uj");
     if (r.code == 0 && !m.has_uw && !m.has_uj)
-        reader_complain(&r, "missing is", "uw");
+        reader_complain(&r, "is missing", "uw");
     if (r.code == 0)
         *ret = m;
     return reader_close(&r);
@@ -509,7 +509,7 @@ int payload_cmd_read(const void *bytes, size_t len, struct payload_cmd *ret, str
     c.until_ms = reader_number(&r, "until");
     c.on = reader_bool(&r, "on");
     if (r.code == 0 && !edge_name_valid(c.unit))
-        reader_complain(&r, "no name of a unit is", "unit");
+        reader_complain(&r, "is no name of a unit", "unit");
     if (r.code == 0)
         *ret = c;
     return reader_close(&r);

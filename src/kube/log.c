@@ -18,7 +18,8 @@ void kube_log(void *arg, const char *text)
 
     if (now - window_ns > KUBE_LOG_WINDOW_S * NS_PER_S) {
         if (lines > KUBE_LOG_BURST)
-            fprintf(stderr, "tide-kube: %u lines left out\n", lines - KUBE_LOG_BURST);
+            fprintf(stderr, "tide-kube: %u lines of this log were left out\n",
+                    lines - KUBE_LOG_BURST);
         window_ns = now;
         lines = 0;
     }

@@ -46,11 +46,11 @@ static const char usage[] =
     "  --lease-retry TIME      between renewals; default 2s\n"
     "  --metrics HOST:PORT     /metrics, /healthz, /readyz; default 127.0.0.1:8080\n"
     "  --health HOST:PORT      /healthz and /readyz alone, for probes; default: none\n"
-    "  --listen HOST:PORT      the chiefs' reports (TLS); default :8443\n"
+    "  --listen HOST:PORT      for the chiefs' reports (TLS); default :8443\n"
     "  --service HOST:PORT     what chiefs are told to connect to; default\n"
     "                          tide-kube.NAMESPACE.svc:8443\n"
     "  --ca-secret NAME        keeps the authority of our certificates; default tide-kube-ca\n"
-    "  --tls-dir DIR           holds tls.crt, tls.key and ca.crt of somebody else's instead\n"
+    "  --tls-dir DIR           holds tls.crt, tls.key and ca.crt of your own instead\n"
     "  --node-image IMAGE      copies tide-tfnode and the Python package into pods\n"
     "  --batch, --settle, --pending, --drain, --silent, --node-lost TIME\n"
     "                          how decisions are paced, see tide-kube(8)\n"
@@ -439,7 +439,7 @@ static int start_parts(struct program *p, struct error *err)
         &l->settings, &p->pods, "tide-kube", l->name_space, is_leading, kube_log, p};
     r = controller_new(p->client, p->event, &p->options, &p->controller);
     if (r < 0)
-        return error_set(err, r, "no controller: %s", strerror(-r));
+        return error_set(err, r, "cannot set up the controller: %s", strerror(-r));
     p->source.controller = p->controller;
     r = trust_new(p->client, p->event, &l->trust, on_trust, p, &p->trust, err);
     if (r < 0)
@@ -450,7 +450,7 @@ static int start_parts(struct program *p, struct error *err)
         r = lease_new(p->client, p->event, &l->lease, on_lease, p, &p->lease);
     else
         on_lease(p, true, "");
-    return r < 0 ? error_set(err, r, "no lease: %s", strerror(-r)) : 0;
+    return r < 0 ? error_set(err, r, "cannot set up the lease: %s", strerror(-r)) : 0;
 }
 
 static int run(struct program *p, struct error *err)

@@ -204,7 +204,9 @@ static int control(struct tide_ctl *ctl, enum proto_verb verb, const char *job, 
     forget_error(ctl);
     if (ret_result && ret_result->size < SIZED_END(struct tide_result, reserved))
         return error_set(&ctl->error, -EINVAL, "tide_result.size is not set");
-    if (intra > TIDE_THREADS_MAX || inter > TIDE_THREADS_MAX || (inter && !intra))
+    if (inter && !intra)
+        return error_set(&ctl->error, -ERANGE, "inter is %u without intra: set both", inter);
+    if (intra > TIDE_THREADS_MAX || inter > TIDE_THREADS_MAX)
         return error_set(&ctl->error, -ERANGE, "%u and %u threads or cores: the maximum is %d",
                          intra, inter, TIDE_THREADS_MAX);
     r = control_init(ctl, verb, job, &m);

@@ -158,13 +158,15 @@ static int explain(int r, struct error *err)
 {
     switch (r) {
     case -EEXIST:
-        return error_set(err, r, "process, env or mounts occurs twice");
+        return error_set(err, r, "the engine's JSON has process, env or mounts twice");
     case -ENOMEM:
         return error_set(err, r, "out of memory");
     case -EBADMSG: /* jsontext_check() has set *err */
         return r;
     default:
-        return r < 0 ? error_set(err, r, "process, env or mounts is missing or has a wrong type")
+        return r < 0 ? error_set(err, r,
+                                 "in the engine's JSON, process, env or mounts is missing or has a "
+                                 "wrong type")
                      : r;
     }
 }

@@ -338,8 +338,8 @@ static int check(struct reader *r)
     if (c->seal[0] && !c->uplink.named)
         return config_wrong(r, "[uplink] has seal= and no broker= that brings what is sealed");
     if (c->tided_socket[0] && (c->children || c->switches || c->sensors))
-        return config_wrong(r, "[tided] links a machine to its area: it has no child, no switch "
-                               "and no presence");
+        return config_wrong(r, "[tided] links a machine to its area: no child, switch or "
+                               "presence may stand beside it");
     if (c->tided_socket[0] && !c->uplink.named && !c->kubernetes.named && !c->meters)
         return config_wrong(r, "[tided] links a machine: it needs [uplink], [kubernetes] or a "
                                "meter");

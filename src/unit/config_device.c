@@ -403,12 +403,13 @@ static int check_covers(struct reader *r, const struct meter_config *m)
     bool own = m->covers_machine && !m->machine[0];
 
     if (own && !c->tided_socket[0])
-        return config_wrong(r, "meter '%s': 'covers = machine' needs [tided] socket=, or a name",
-                            m->name);
+        return config_wrong(
+            r, "meter '%s': 'covers = machine' needs [tided] socket=, or the machine's name",
+            m->name);
     if (!own && c->tided_socket[0])
         return config_wrong(r,
                             "meter '%s': beside [tided] a meter measures the machine: "
-                            "covers = machine",
+                            "write covers = machine",
                             m->name);
     if (m->machine[0] && !c->local.named)
         return config_wrong(r, "meter '%s': machines hear by MQTT: [local] needs broker=", m->name);
@@ -460,7 +461,7 @@ static int check_switches(struct reader *r)
             return config_wrong(r, "switch '%s' is always on: nothing is restored", s->name);
         for (unsigned k = 0; k < i; k++)
             if (relay_same(s, &c->relay[k]))
-                return config_wrong(r, "switch '%s' is the relay of switch '%s'", s->name,
+                return config_wrong(r, "switch '%s' has the same relay as switch '%s'", s->name,
                                     c->relay[k].name);
         for (unsigned k = 0; k <= c->meters; k++)
             if (check_bus(r, &s->bus, k < c->meters ? &c->meter[k].bus : NULL) < 0)

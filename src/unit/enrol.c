@@ -335,7 +335,7 @@ static int enrol(struct enrolment *e, struct error *err)
         r = write_identity(e, err);
     if (r < 0)
         return r;
-    printf("this is unit %s now\n", text_of(e->answer, "name"));
+    printf("this machine is unit %s now\n", text_of(e->answer, "name"));
     return write_config(e, err);
 }
 
@@ -399,7 +399,8 @@ int enrol_main(int argc, char **argv)
     if (e.keep && is_enrolled(&e))
         return EXIT_SUCCESS;
     if (take_token(&e, argv[optind + 1], token, sizeof(token)) < 0)
-        return complain("token", "…", "this is none of 'tide-hub token NAME', or not all of it");
+        return complain("token", "…",
+                        "this is no token of 'tide-hub token NAME', or not all of it");
     r = enrol(&e, &err);
     if (r < 0)
         fprintf(stderr, "tide-power: %s\n", err.text);

@@ -334,7 +334,7 @@ def test_cancel_all_spares_what_was_not_submitted(queue):
     queue.submit("--name", "b", "--hold", "--", "true")
     assert queue.tide("cancel", "--all").returncode == 0
     assert [job["name"] for job in queue.tide.jobs()] == ["front"]
-    assert "None of your jobs" in queue.tide("cancel", "-a").stdout
+    assert "none of your jobs" in queue.tide("cancel", "-a").stdout
     assert_error(queue.tide("cancel", "-a", "front"), 2, "tide: cancel: ")
 
 
@@ -396,7 +396,7 @@ def test_a_daemon_without_records_gets_the_queue_anew(queue):
     assert (job, queue.job("a")["id"], queue.job("a")["pids"]) == ("j2", "j1", pid)
     queue.tide("release", "a")
     queue.tide.wait(lambda: queue.output(job).splitlines()[1:] == ["j1 a"])
-    assert queue.output(job).startswith("tide: submit: the new daemon does not know job j2 (a): now j1 (a)")
+    assert queue.output(job).startswith("tide: submit: the new daemon does not know job j2 (a): it is now j1 (a)")
 
 
 def test_its_name_may_be_anothers_by_then(queue):
@@ -455,7 +455,7 @@ def test_begins_at_once_when_no_daemon_can_be_had(place, daemon):
                       env={"TIDE_DAEMON": daemon})
     found = re.fullmatch(r"Started process (\d+), output in tide-(\d+).out\n", done.stdout)
     assert done.returncode == 0 and found and found[1] == found[2]
-    assert done.stderr.startswith("tide: submit: the program begins at once, as no job: ")
+    assert done.stderr.startswith("tide: submit: the program begins at once, but not as a job: ")
     place.tide.wait(lambda: place.output(found[1]) == done.stderr + "ran\n")
     done = place.tide("submit", "-qw", "--", "sh", "-c", "exit 7", cwd=place.work,
                       env={"TIDE_DAEMON": daemon})

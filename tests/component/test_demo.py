@@ -123,7 +123,7 @@ def test_a_round_in_which_other_programs_disturbed_one_pass_is_done_again(monkey
     assert [r["others"] for r in rounds] == [{"stock": 0.02, "threadtide": 0.03}, {"stock": 0.1, "threadtide": 0.6}]
     assert [r["others"]["stock"] for r in left_out] == [0.4, 0.5]
     said = capsys.readouterr().out
-    assert "40% of the machine in the stock pass, 2% in Threadtide's: one pass more" in said and "again one pass more" in said
+    assert "40% of the machine in the stock pass, 2% in Threadtide's: more in one pass" in said and "again more in one" in said
 
 
 def test_what_other_programs_use_is_what_the_demos_do_not(monkeypatch):

@@ -104,7 +104,7 @@ def test_another_hub_does_not_learn_the_token(build_dir, hub, tmp_path):
 
 def test_wrong_use_says_what_is_right(build_dir, hub):
     code, said = enrol(build_dir, hub, "tide-123")
-    assert code == 2 and "none of 'tide-hub token NAME', or not all of it" in said
+    assert code == 2 and "this is no token of 'tide-hub token NAME', or not all of it" in said
     code, said = enrol(build_dir, hub, token(hub, "lab3"), at="http://127.0.0.1:1")
     assert code == 2 and "use https://HOST" in said
     code, said = enrol(build_dir, hub, token(hub, "lab3"), at="https://127.0.0.1:1")
@@ -200,7 +200,7 @@ def test_the_token_may_come_from_a_file_and_who_is_enrolled_asks_no_more(build_d
     file = hub.folder / "token"
     file.write_text(token(hub, "node-1") + "\n")
     code, said = enrol(build_dir, hub, f"@{file}", "--keep", folder="node-1")
-    assert code == 0 and "this is unit node-1 now" in said
+    assert code == 0 and "this machine is unit node-1 now" in said
     certificate = (hub.folder / "node-1/unit.crt").read_text()
     file.unlink()
     assert enrol(build_dir, hub, f"@{file}", "--keep", folder="node-1", at="https://127.0.0.1:1") == (0, "")

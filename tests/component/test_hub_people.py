@@ -204,7 +204,7 @@ def test_another_page_changes_nothing_with_a_users_cookie(hub, headers):
     headers = {name: value and value.replace("{port}", str(ada.port)) for name, value in headers.items()}
     status, answer = ada.call("POST", "/v1/users", {"user": "eve", "role": "administrator", "password": PASSWORD},
                               headers)
-    assert (status, answer["error"]["message"]) == (403, "another page asks for this change")
+    assert (status, answer["error"]["message"]) == (403, "a page of another site asks for this change")
     assert [user["user"] for user in ada.call("GET", "/v1/users")[1]] == ["ada"]
 
 

@@ -284,7 +284,7 @@ def test_a_wrong_password_and_a_controller_without_power_are_said(bed, tmp_path)
     unit.end()
     controller.password.write_text("se:cret\n")
     unit.begin()
-    unit.wait_line("no chassis of it tells its power")
+    unit.wait_line("none of its chassis tells its power")
 
 
 # ---- readings for a machine's tided ----

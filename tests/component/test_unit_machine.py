@@ -212,7 +212,7 @@ def test_a_node_that_is_enrolled_asks_nobody_and_needs_no_token_any_more(program
     assert code == 2 and f"cannot read the token in {tmp_path}/none: No such file" in said
     token.write_text("tide-0-1\n")
     code, said = enrol(program, f"@{token}", "--state", state, "--keep")
-    assert code == 2 and "this is none of 'tide-hub token NAME'" in said
+    assert code == 2 and "this is no token of 'tide-hub token NAME'" in said
     token.write_text(f"tide-{'0' * 64}-{'1' * 64}\n")
     code, said = enrol(program, f"@{token}", "--state", state, "--keep")
     assert code == 1 and "127.0.0.1:1" in said  # it would ask the hub

@@ -305,7 +305,7 @@ def test_a_rule_of_a_class_is_no_rule_of_all(area):
     """An earlier hub knew rules of classes of jobs, which no machine keeps: a policy with one is refused as a whole."""
     unit = area()
     unit.hub.policy(7, RULES + [rule("scale", 500, line=9, **{"class": 9})])
-    unit.wait_line("no rule is about a 'class'")
+    unit.wait_line("'class' is in a rule")
     unit.hub.policy(8, RULES + [rule("scale", 500, line=10, **{"if": "carbon", "above": 400})],
                     carbon=[[(MONDAY_17 - 60) * 1000, 410]])
     unit.parent.wait(lambda p: cap(p) == 600)  # the scale of all

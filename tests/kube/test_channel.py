@@ -121,9 +121,9 @@ def test_other_tokens_are_refused_with_a_reason(plane, proxy, namespace, channel
     for token, status, words in (
             (None, 401, "send the pod's token"),
             ("nonsense", 401, "no token"),
-            ("a.!.c", 401, "no token"), ("a..", 401, "no token"), ("a.e30.c", 401, "for others"),
-            (plane.token("default", namespace, pod=pod), 401, "for others"),
-            (plane.token("default", namespace, "threadtide"), 403, "not of a pod")):
+            ("a.!.c", 401, "no token"), ("a..", 401, "no token"), ("a.e30.c", 401, "another audience"),
+            (plane.token("default", namespace, pod=pod), 401, "another audience"),
+            (plane.token("default", namespace, "threadtide"), 403, "not a pod's")):
         got, answer = Chief(channel, token, namespace).post(report())
         assert (got, words in answer["error"]["message"]) == (status, True), answer
     got, answer = Chief(channel, right, namespace).post(report(), "/v1/jobs/elsewhere/job/report")

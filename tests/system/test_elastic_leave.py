@@ -68,4 +68,4 @@ def test_a_call_that_is_never_answered_is_made_again(tmp_path, count):
         assert chief.end()["seen"] == [4.0] * 256
         words = chief.words()
         assert "worker 0 has not answered a call since the cluster changed" in words
-        assert ("worker 0 is lost: what it was asked is not answered" in words) == (count == 2)
+        assert ("worker 0 is lost: it does not answer its call" in words) == (count == 2)

@@ -123,7 +123,7 @@ static void a_note_is_short_and_printable(void **unused)
     assert_true(strlen(note) < 100);
     assert_null(strchr(note, '\033'));
     parse_one("io.threadtide.\033[2J", "1");
-    assert_string_equal(note, "label io.threadtide.?[2J is none of ours");
+    assert_string_equal(note, "there is no label io.threadtide.?[2J");
 }
 
 static void min_above_max_changes_neither(void **unused)

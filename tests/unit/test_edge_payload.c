@@ -157,37 +157,37 @@ static void what_is_wrong_is_refused_by_name(void **state)
     refused("shrunk", "\"jobs\":2", "\"jobs\":-2", "'jobs'");
     refused("shrunk", "\"cores\":3", "\"cores\":2147483648", "'cores'");
     refused("shrunk", "\"user\":\"ada\"", "\"user\":5", "'user'");
-    refused("shrunk", "\"nodes\":", "\"knots\":", "no member 'nodes'");
-    refused("ask", "\"v\":1", "\"v\":2", "unknown version");
+    refused("shrunk", "\"nodes\":", "\"knots\":", "'nodes' is missing");
+    refused("ask", "\"v\":1", "\"v\":2", "'v' is an unknown version");
     refused("ask", "{", "[", "no JSON");
-    refused("ask", "\"boot\"", "\"boat\"", "no member 'boot'");
+    refused("ask", "\"boot\"", "\"boat\"", "'boot' is missing");
     refused("ask", "86400000000000", "-1", "'stamp'");
     refused("ask", "86400000000000", "1.5", "'stamp'");
     refused("ask", "86400000000000", "18446744073709551615", "no JSON");
     refused("ask", "86400000000000", "\"1\"", "'stamp'");
     refused("ask", "\"stamp\"", "\"boot\":1,\"stamp\"", "duplicate");
     refused("state", "true", "1", "'online'");
-    refused("state", "\"unit\"", "\"a\\u0007b\"", "control character is in 'role'");
+    refused("state", "\"unit\"", "\"a\\u0007b\"", "'role' has a control character");
     refused("state-unit", "\"fridge\"", "7", "'name'");
     refused("state-unit", "\"command\":true", "\"command\":1", "'command'");
     refused("state-unit", "\"switches\":[", "\"switches\":{\"a\":[", "no JSON");
     refused("state-unit", "\"cap_uw\":800000000", "\"cap_uw\":-1", "'cap_uw'");
     refused("energy", "\"records\":[{", "\"records\":{\"x\":[{", "no JSON");
-    refused("energy", "\"seq\":42", "\"seq\":41", "not larger than before is 'seq'");
+    refused("energy", "\"seq\":42", "\"seq\":41", "'seq' is not larger than before");
     refused("energy", "\"low\":118000000", "\"low\":120000001", "'low'");
     refused("energy", "\"high\":122000000", "\"high\":119000000", "'high'");
     refused("energy", "\"uj\":120000000", "\"uj\":-5", "'uj'");
-    refused("energy", "\"calibrated\"", "\"sworn\"", "unknown word is 'basis'");
+    refused("energy", "\"calibrated\"", "\"sworn\"", "'basis' is an unknown word");
     refused("energy", "\"to\":1763856001000", "\"to\":1", "'to'");
     refused("energy", "\"meter:main\"",
             "\"meter:0123456789012345678901234567890123456789012345678901234567890123\"",
-            "too long is 'point'");
+            "'point' is too long");
     refused("demand", "[90000000,3000000]", "[90000000,9000000]", "'points'");
     refused("demand", "[90000000,3000000]", "[90000000]", "'points'");
     refused("demand", "[90000000,3000000]", "[1,1],[2,2],[3,3],[4,4],[5,5],[6,6],[7,7]",
             "'points'");
     refused("demand", "\"high\":72000000", "\"high\":70500000", "'high'");
-    refused("lease", "\"ttl\":30000", "\"ttl\":3000000", "too large is 'ttl'");
+    refused("lease", "\"ttl\":30000", "\"ttl\":3000000", "'ttl' is too large");
     refused("lease", "\"breaker\"", "\"fuse\"", "'kind'");
     refused("event", "{\"switch\":\"lights\",\"on\":false}", "[]", "'data'");
     refused("cmd", "\"lab3\"", "\"../x\"", "'unit'");

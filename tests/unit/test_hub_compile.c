@@ -145,8 +145,8 @@ static const struct {
     {HEAD "rules: [{class: exam, cap: 1 W}]", "4:17: 'class' is unknown here"},
     {HEAD "rules: [{area: unlp, min: 5 %}]", "4:27: 'min' is unknown here"},
     {HEAD "rules: [{area: unlp, cap: 1 W, kind: hard}]", "4:38: 'kind' is breaker, budget or adv"},
-    {HEAD "rules: [{area: unlp, floor: 1 W, kind: advice}]", "4:40: 'kind' is of a cap"},
-    {HEAD "rules: [{area: unlp, cap: 1 W, shape: flat}]", "4:39: 'shape' is of a budget"},
+    {HEAD "rules: [{area: unlp, floor: 1 W, kind: advice}]", "4:40: 'kind' belongs to a cap"},
+    {HEAD "rules: [{area: unlp, cap: 1 W, shape: flat}]", "4:39: 'shape' belongs to a budget"},
     {HEAD "rules: [{area: unlp, budget: 1 kWh/day, shape: tariff}]", "4:48: 'shape: tariff' needs"},
     {HEAD "rules: [{area: unlp, budget: 1 kWh/day, shape: round}]",
      "4:48: 'shape' is flat, tariff or carbon"},
@@ -374,7 +374,7 @@ static void an_explanation_names_the_line_of_each_amount(void **state)
                         "unlp/lab3 on 2026-11-23 19:00 America/Argentina/Buenos_Aires\n"
                         "  cap       line 11   unlp/lab3: cap 800 W (advice), Mon-Fri 18:00-23:00 "
                         "America/Argentina/Buenos_Aires\n"
-                        "            of kind breaker, for another cap above it is\n"
+                        "            counts as breaker, since another cap above it is one\n"
                         "  floor     line 10   unlp/lab3: floor 300 W\n"
                         "  budget    line 12   unlp: budget 90 kWh/day, by tariff\n"
                         "  unknown   line 14   unlp: scale 12.5 %, carbon > 400 g/kWh\n"

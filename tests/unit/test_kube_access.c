@@ -118,7 +118,7 @@ static void mistakes_are_named_with_file_and_line(void **state)
         {HEAD USERS "clusters:\n- {name: c, cluster: {x: y}}\n", "no 'server'"},
         {HEAD USERS "clusters:\n- name: c\n  cluster:\n    server: https://h\n"
                     "    certificate-authority-data: '*'\n",
-         "/dir/config:16: certificate-authority-data is no base64"},
+         "/dir/config:16: certificate-authority-data is no text in base64"},
     };
     struct access a = {0};
 

@@ -264,11 +264,11 @@ static void what_a_spec_cannot_say_is_its_fault(void **state)
         {"{\"workers\": {\"replicas\": 9}}",
          "spec.workers.replicas: 9 is neither 0 (the policy decides) nor within 1 and 8"},
         {"{\"workers\": {\"resources\": {\"requests\": {\"cpu\": 0}}}}",
-         "spec.workers.resources.requests.cpu: is below 10m: the controller counts with what a "
+         "spec.workers.resources.requests.cpu: is below 10m: the controller needs to know what a "
          "worker asks for"},
         {"{\"workers\": {\"cpu\": {\"min\": 2, \"max\": 4}}}",
-         "spec.workers.cpu.min: and max must have the worker's requests.cpu between them, min be "
-         "at least 10m"},
+         "spec.workers.cpu.min: has to be at least 10m, and the worker's requests.cpu between "
+         "min and max"},
         {"{\"quota\": {\"cpu\": 1}}",
          "spec.quota.cpu: is below what chief, ps.min and workers.min ask for together"},
         {"{\"workers\": {\"template\": {\"spec\": 7}}}",

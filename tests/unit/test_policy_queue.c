@@ -85,11 +85,11 @@ static void strict_malleable_jobs_use_what_is_idle(void **state)
     runs_with(8, 8);
     runs_with(4, 4);
     decide("fcfs/strict/malleable");
-    expect(0, POLICY_VERB_RESIZE, 11, "request of 8 in 12 for 16 cores among 2 jobs");
-    expect(1, POLICY_VERB_RESIZE, 5, "request of 4 in 12 for 16 cores among 2 jobs");
+    expect(0, POLICY_VERB_RESIZE, 11, "request of 8 out of 12 in 16 cores among 2 jobs");
+    expect(1, POLICY_VERB_RESIZE, 5, "request of 4 out of 12 in 16 cores among 2 jobs");
     asks(5);
     decide("fcfs/strict/malleable");
-    expect(0, POLICY_VERB_RESIZE, 11, "request of 8 in 12 for 16 cores among 2 jobs");
+    expect(0, POLICY_VERB_RESIZE, 11, "request of 8 out of 12 in 16 cores among 2 jobs");
     scene.jobs[2].request.of[POLICY_MCPU] = CORES(4);
     decide("fcfs/strict/malleable");
     expect(0, POLICY_VERB_KEEP, 8, "its request of 8 cores");
@@ -168,9 +168,9 @@ static void max_prop_starts_in_proportion_to_the_requests(void **state)
     expect(1, POLICY_VERB_START, 8, "equal share of 16 cores among 2 jobs");
     asks(16);
     decide("fcfs/max-prop/moldable");
-    expect(0, POLICY_VERB_START, 4, "request of 8 in 32 for 16 cores among 3 jobs");
-    expect(1, POLICY_VERB_START, 4, "request of 8 in 32 for 16 cores among 3 jobs");
-    expect(2, POLICY_VERB_START, 8, "request of 16 in 32 for 16 cores among 3 jobs");
+    expect(0, POLICY_VERB_START, 4, "request of 8 out of 32 in 16 cores among 3 jobs");
+    expect(1, POLICY_VERB_START, 4, "request of 8 out of 32 in 16 cores among 3 jobs");
+    expect(2, POLICY_VERB_START, 8, "request of 16 out of 32 in 16 cores among 3 jobs");
 }
 
 static void max_prop_starts_no_more_than_minima_allow(void **state)
@@ -193,8 +193,8 @@ static void max_prop_moldable_jobs_keep_what_they_started_with(void **state)
     asks(16);
     decide("fcfs/max-prop/moldable");
     expect(0, POLICY_VERB_KEEP, 10, "moldable, stays at the 10 cores of its start");
-    expect(1, POLICY_VERB_START, 2, "request of 8 in 24 for 6 cores among 2 jobs");
-    expect(2, POLICY_VERB_START, 4, "request of 16 in 24 for 6 cores among 2 jobs");
+    expect(1, POLICY_VERB_START, 2, "request of 8 out of 24 in 6 cores among 2 jobs");
+    expect(2, POLICY_VERB_START, 4, "request of 16 out of 24 in 6 cores among 2 jobs");
 }
 
 static void max_prop_malleable_jobs_make_room_and_grow_again(void **state)

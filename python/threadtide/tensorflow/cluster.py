@@ -106,7 +106,7 @@ class Cluster:
                 self.nodes[node.key] = node
         for node in known:
             if node.key not in listed:
-                self.lost(node, "is no member any more")
+                self.lost(node, "it is no member any more")
                 with self.lock:
                     del self.nodes[node.key]
                 continue
@@ -295,7 +295,8 @@ class Cluster:
         try:
             self._tell_tensorflow({}, gone)
         except Exception as error:  # the next change removes them, too
-            log(f"TensorFlow keeps nodes that leave: {str(error).splitlines()[:1]}")
+            log("replicas that leave stay in TensorFlow's cluster until its next change: "
+                f"{str(error).splitlines()[:1]}")
         with self.lock:
             self._in_tensorflow -= gone
             nodes = [self.nodes[k] for k in gone if k in self.nodes]

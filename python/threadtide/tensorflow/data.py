@@ -56,7 +56,8 @@ class Epochs:
         else:
             self.count = self._examples.count
         if batch_size < 1 or (drop_remainder and batch_size > self.count):
-            raise ValueError(f"batch_size {batch_size} does not suit {self.count} examples")
+            raise ValueError(f"batch_size must be at least 1 and, with drop_remainder, at most {self.count} "
+                             f"(the number of examples), not {batch_size}")
         self.batch_size = int(batch_size)
         self._seed, self._shuffle = int(seed), shuffle
         full, rest = divmod(self.count, self.batch_size)

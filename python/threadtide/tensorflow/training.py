@@ -287,7 +287,7 @@ class ElasticCoordinator:
 
     def _check_open(self):
         if self._closing:
-            raise RuntimeError("the coordinator is closed: schedule() and checkpoint() come before")
+            raise RuntimeError("the coordinator is closed: call schedule() and checkpoint() before close()")
 
     # Workers.
 
@@ -583,7 +583,7 @@ class ElasticCoordinator:
                         self._cluster.suspended or self._must_move()):
                     raise _Again  # none will come, or a server has not the time to wait for it
                 for node in self._dispatcher.overdue():
-                    self._cluster.lost(node, "what it was asked is not answered")
+                    self._cluster.lost(node, "it does not answer its call")
                 self._dispatcher.changed.wait(1.0)
 
     def _must_move(self):

@@ -139,7 +139,7 @@ static int cancel_all(void)
         if (member_bool(job, "submitted") && is_mine(job))
             names[n++] = (char *)member_text(job, "id");
     if (n == 0)
-        printf("None of your jobs was submitted.\n");
+        printf("Nothing to cancel: 'tide submit' started none of your jobs.\n");
     return n ? cancel(names, n) : CLI_OK;
 }
 

@@ -81,7 +81,7 @@ static int meet_daemon(struct recorder *r, uint64_t end_ns)
     }
     return cli_error(&command_record, CLI_UNREACHABLE,
                      "'tide run -- COMMAND' starts jobs, and a daemon if there is none.",
-                     "no daemon ran");
+                     "nothing recorded: no daemon ran");
 }
 
 static int watch(struct recorder *r, uint64_t end_ns)
@@ -178,8 +178,9 @@ static int save(const struct record_options *o, struct recorder *r, FILE *out)
     _cleanup_json_ json_t *scenario = recorder_scenario(r, &sum, &err);
 
     if (!scenario)
-        return cli_error(&command_record, CLI_FAILED, "Start jobs with 'tide run' meanwhile.",
-                         "nothing recorded: %s", err.text);
+        return cli_error(&command_record, CLI_FAILED,
+                         "Start jobs with 'tide run' while it records.", "nothing recorded: %s",
+                         err.text);
     /* The file keeps its content until the scenario is ready to replace it. */
     if (!o->file || ftruncate(fileno(out), 0) == 0)
         print_json(out, scenario, 0);

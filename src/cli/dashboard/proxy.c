@@ -286,7 +286,9 @@ static int dial(int *ret_fd, struct error *err)
     int r = rundir_find(dir);
 
     if (r < 0)
-        return error_set(err, r, "TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket");
+        return error_set(err, r,
+                         "the path in TIDE_DIR or XDG_RUNTIME_DIR is too long for a socket: set "
+                         "TIDE_DIR to a shorter one");
     snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, dir);
     r = http_connect(path, CONNECT_MS, ret_fd, err);
     if ((r == -ENOENT || r == -ECONNREFUSED || r == -EACCES) && rundir_user(own) == 0 &&
@@ -312,7 +314,8 @@ void proxy_pass(sd_event *event, struct httpd_request *r)
     int error;
 
     if (!is_allowed(r->method, r->path)) {
-        door_refuse(r, 403, "the page does not do that", "'tide help' lists what can be done.");
+        door_refuse(r, 403, "the page may not send this request",
+                    "'tide help' lists the commands that do more.");
         return;
     }
     c = calloc(1, sizeof(*c));
@@ -327,7 +330,7 @@ void proxy_pass(sd_event *event, struct httpd_request *r)
     r->context = c;
     error = make_request(r, &c->out, &c->out_len);
     if (error < 0) {
-        door_refuse(r, 400, "the path or an argument is too long or no text", "");
+        door_refuse(r, 400, "the path or an argument is too long, or not text", "");
         return;
     }
     error = dial(&c->fd, &err);

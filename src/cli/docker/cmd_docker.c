@@ -192,7 +192,7 @@ static int add_agent(struct call *call)
     if (preload_find(dir, sizeof(dir), &err) < 0)
         return without_agent(call, before, err.text);
     if (before && strlen(before) + sizeof(CONTAINER_PRELOAD) > PRELOAD_VARIABLE_MAX - 32)
-        return without_agent(call, before, "LD_PRELOAD too long");
+        return without_agent(call, before, "its LD_PRELOAD is too long");
     if (preload_value(before, CONTAINER_AGENT_DIR, &preload) < 0 ||
         !words_addf(&call->ours, "--volume=%s:" CONTAINER_AGENT_DIR ":ro", dir) ||
         !words_addf(&call->ours, "--env=LD_PRELOAD=%s", preload) ||
@@ -278,7 +278,8 @@ static int add_control(struct call *call)
     char dir[RUNDIR_PATH_MAX];
 
     if (rundir_machine(dir) < 0 || *dir != '/' || strchr(dir, ':'))
-        return cli_error(cmd, CLI_USAGE, "Set TIDE_DIR to another directory, or not at all.",
+        return cli_error(cmd, CLI_USAGE,
+                         "Set TIDE_DIR to an absolute path without a colon, or not at all.",
                          "docker cannot mount the daemon's directory '%s'", getenv("TIDE_DIR"));
     if (daemon_is_missing(dir))
         cli_note(cmd, "the container runs unmanaged until a tided runs in %s", dir);
@@ -553,7 +554,7 @@ int docker_plugin(int argc, char **argv, int *ret_skip)
     if (rest[0] && rest[1] && strcmp(rest[0], "help") == 0 && strcmp(rest[1], "tide") == 0)
         return cli_help(cmd);
     if (!rest[0] || strcmp(rest[0], "tide") != 0)
-        return cli_usage(cmd, "docker calls docker-tide as 'docker tide'");
+        return cli_usage(cmd, "docker-tide is a plugin of docker: call it as 'docker tide'");
     if (!rest[1] || (is_help(rest[1]) && !rest[2]))
         return cli_help(cmd);
     if (is_ours(rest[1]))
@@ -569,9 +570,10 @@ const struct command command_docker = {
     .help = "As a plugin of docker: docker tide run [OPTION...] IMAGE [COMMAND...]\n"
             "\n"
             "All options of 'docker run' are taken, before and behind these:\n" TERMS_HERE "\n"
-            "The job is named after the container (--name). The agent comes in by a mount and\n"
-            "LD_PRELOAD; images with musl and static programs run without it. Without daemon\n"
-            "the container starts all the same, and one line says so.\n"
+            "The job is named after the container (--name). The agent, which governs its\n"
+            "threads, comes in by a mount and LD_PRELOAD; images with musl and static\n"
+            "programs run without it. Without a daemon the container starts all the same, and\n"
+            "one line says so.\n"
             "\n"
             "Examples:\n"
             "  docker tide run --rm --max 8 -v $PWD:/work -w /work tensorflow/tensorflow \\\n"

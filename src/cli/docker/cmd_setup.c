@@ -307,7 +307,8 @@ static int add_plugin(const struct setup *s)
         return CLI_OK;
     }
     if (lstat(path, &st) == 0 && !S_ISLNK(st.st_mode))
-        return cli_error(cmd, CLI_FAILED, "Move it away first.", "%s is in the way", path);
+        return cli_error(cmd, CLI_FAILED, "Move it away first.",
+                         "'docker tide' cannot be installed: %s is in the way", path);
     unlink(path); /* the link points to another tide */
     r = make_parent(path);
     if (r < 0 || symlink(s->self, path) < 0)

@@ -108,7 +108,8 @@ static int print_process_json(const struct observation *seen, const struct diagn
         seen->handler, "findings", findings_json(d), "thread_names", names_json(seen), "losses",
         losses_json(seen, d), "static", seen->runtimes.is_static);
     if (!json)
-        return cli_error(&command_doctor, CLI_FAILED, NULL, "the command line is not UTF-8");
+        return cli_error(&command_doctor, CLI_FAILED, NULL,
+                         "the process's command line is not UTF-8");
     api_print(json);
     return d->healthy ? CLI_OK : CLI_FAILED;
 }

@@ -206,7 +206,7 @@ static void check_daemon(struct checks *checks, const char *dir)
             member_text(answer.body, "placement"), member_long(answer.body, "jobs"),
             member_long(answer.body, "jobs") == 1 ? "" : "s");
     } else if (r == 0) {
-        add(checks, "daemon", CHECK_PROBLEM, "", "the daemon answers with status %d",
+        add(checks, "daemon", CHECK_PROBLEM, "", "the daemon answers with HTTP status %d",
             answer.status);
     } else if (r == -EACCES) {
         add(checks, "daemon", CHECK_PROBLEM, "set TIDE_DIR to a directory of your own", "%s",
@@ -255,7 +255,8 @@ static void check_power(struct checks *checks)
             member_text(bad, "name"), member_text(bad, "problem"));
     else
         add(checks, "power", CHECK_OK, "",
-            "nothing tells the machine's watts; power= and power-model= in tide.conf(5) may");
+            "nothing tells the machine's watts; power= in tide.conf(5) names a source, "
+            "power-model= a model");
 }
 
 /* ---- limits of the machine ---- */

@@ -45,7 +45,7 @@ static enum malleability judge(enum proc_runtime runtime, const json_t *backends
     if (*member_text(backend, "note"))
         *ret_why = member_text(backend, "note");
     else if (m != MALLEABLE && member_bool(backend, "malleable"))
-        *ret_why = "the agent changes its number";
+        *ret_why = "the agent changes its number of threads";
     if (member_bool(backend, "malleable"))
         return MALLEABLE;
     if (m != MALLEABLE)

@@ -63,8 +63,9 @@ const struct command command_run = {
     .usage = "[OPTION...] [--] PROGRAM [ARGUMENT...]",
     .brief = "run a program as a job whose threads can change while it runs",
     .help = "The program runs in place of tide: same pid, terminal and exit status. If no\n"
-            "daemon runs, one is started for you; it ends with its last job. Without daemon\n"
-            "or agent the program runs all the same, and one line says so.\n"
+            "daemon runs, one is started for you; it ends with its last job. Without a\n"
+            "daemon, or without the agent (the library that governs its threads), the program\n"
+            "runs all the same, and one line says so.\n"
             "\n"
             "Options:\n" LAUNCH_HELP "\n"
             "Examples:\n"

@@ -156,14 +156,14 @@ static int enqueue(const struct submit *s, struct runner *r)
         snprintf(report.name, sizeof(report.name), "%s", member_text(r->job.body, "name"));
     }
     if (alone)
-        cli_note_as(cmd, err.word, "the program begins at once, as no job: %s", err.text);
+        cli_note_as(cmd, err.word, "the program begins at once, but not as a job: %s", err.text);
     else if (*member_text(r->job.body, "note"))
         cli_note(cmd, "%s", member_text(r->job.body, "note"));
     code = take_output(s, &report);
     if (code != CLI_OK)
         return code;
     if (alone) /* repeats the message in the output file, where the user looks later */
-        cli_note_as(cmd, err.word, "the program begins at once, as no job: %s", err.text);
+        cli_note_as(cmd, err.word, "the program begins at once, but not as a job: %s", err.text);
     tell(&report);
     return CLI_OK;
 }
@@ -400,9 +400,9 @@ const struct command command_submit = {
             "  tide submit --request 2 -- docker run --rm mytraining   one job: the container\n"
             "\n"
             "Exit status: 0 when the job is in the queue (with --wait, that of the program;\n"
-            "128 and the signal's number if one ended it), 1 the daemon or its output could\n"
-            "not be written to disk: nothing is queued, 2 wrong options, 126 the program\n"
-            "cannot be executed, 127 there is no such program.\n",
+            "128 and the signal's number if one ended it), 1 the output file or the\n"
+            "daemon's record of the job could not be written: nothing is queued, 2 wrong\n"
+            "options, 126 the program cannot be executed, 127 there is no such program.\n",
     .takes = ATTRIBUTES_OF_START,
     .run = submit_run,
 };

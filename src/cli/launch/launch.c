@@ -143,9 +143,11 @@ int launch_start_daemon(const char *cpus, struct error *err)
     struct error why;
 
     if (rundir_user(dir) < 0)
-        return error_word(
-            err, error_set(err, -ENAMETOOLONG, "the daemon's directory has too long a name"),
-            "directory-too-long");
+        return error_word(err,
+                          error_set(err, -ENAMETOOLONG,
+                                    "the path of the daemon's directory is too long for a socket: "
+                                    "set TIDE_DIR to a shorter one"),
+                          "directory-too-long");
     if (daemon_find_program(program, sizeof(program), &why) < 0)
         return error_word(err, error_set(err, why.code, "no daemon runs, and %s", why.text),
                           why.word);

@@ -39,7 +39,7 @@ enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN };
 #define LAUNCH_HELP                                                                                \
     "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
     "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
-    "      --no-slices    leave time slices as they are, else 20 ms each\n"                        \
+    "      --no-slices    keep the kernel's time slices, else it gets 20 ms each\n"                \
     "      --spin         leave idle threads spinning, else they sleep soon\n" TERMS_HERE
 
 /*

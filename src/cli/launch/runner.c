@@ -107,7 +107,8 @@ static int hear(const struct runner *r, int fd, struct error *err)
         if (e < 0)
             return e;
         if (m.h.type != PROTO_RESULT)
-            return error_set(err, -EBADMSG, "unexpected answer of type %u", m.h.type);
+            return error_set(err, -EBADMSG, "the daemon's answer has an unexpected type, %u",
+                             m.h.type);
         if (m.result.status == -ECANCELED)
             return error_set(err, -ECONNRESET, "the daemon ended");
         if (m.result.status < 0)
@@ -155,7 +156,8 @@ static int register_anew(struct runner *r, struct error *err)
     if (answer.status >= 400)
         return error_set(err, -EPROTO, "the daemon refuses the job: %s",
                          member_text(json_object_get(answer.body, "error"), "message"));
-    cli_note(l->cmd, "the new daemon does not know job %s (%s): now %s (%s), at the queue's end",
+    cli_note(l->cmd,
+             "the new daemon does not know job %s (%s): it is now %s (%s), at the end of the queue",
              member_text(r->job.body, "id"), member_text(r->job.body, "name"),
              member_text(answer.body, "id"), member_text(answer.body, "name"));
     api_answer_done(&r->job);

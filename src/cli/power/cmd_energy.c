@@ -171,7 +171,7 @@ static int energy_run(int argc, char **argv)
     if (!is_by(by))
         return cli_usage(&command_energy, "--by: '%.40s' is none of job, user, day and part", by);
     if (job && strcmp(by, "job") != 0 && strcmp(by, "user") != 0)
-        return cli_usage(&command_energy, "--by %s: is of the whole machine, not of a job", by);
+        return cli_usage(&command_energy, "--by %s shows the whole machine: leave out JOB", by);
     if (job && job[strcspn(job, "&#?% +/")])
         return cli_error_as(&command_energy, CLI_NOT_FOUND, "no-such-job",
                             "'tide ps' lists the jobs.", "there is no job '%.60s'", job);

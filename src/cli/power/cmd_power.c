@@ -225,7 +225,7 @@ const struct command command_power = {
             "Options:\n"
             "  -u, --until TIME   the cap ends then: 90s, 2h, 18:30\n"
             "  -s, --seconds N    how long calibrating takes (60)\n"
-            "  -f, --force        calibrate although a fifth of the machine is in use\n"
+            "  -f, --force        calibrate even if over a fifth of the machine is in use\n"
             "      --sources      the sensors that were found: what each sees, whether it is\n"
             "                     used, and why one tells nothing\n"
             "  -j, --json         print the daemon's answer\n"

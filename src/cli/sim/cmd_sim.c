@@ -25,7 +25,7 @@ const struct command command_sim = {
             "                        listed and traced jobs are the same for every seed\n"
             "      --placement HOW   shared, exclusive or quota, whatever the scenario says\n"
             "      --parallel N      so many runs at a time (default: one for each CPU);\n"
-            "                        --jobs N is the same: no number of simulated jobs\n"
+            "                        --jobs N, its old name, does not set how many jobs\n"
             "  -a, --all             every metric\n"
             "  -j, --json            everything as JSON\n"
             "      --csv FILE        a line for each job of each run\n"

@@ -49,7 +49,8 @@ static int add_policy(struct arguments *args, const char *text, const char *wher
     struct error err;
 
     if (args->policy_count == COMPARE_POLICIES_MAX)
-        return cli_usage(&command_sim, "more than %d policies", COMPARE_POLICIES_MAX);
+        return cli_usage(&command_sim, "%s: there are more than %d policies", where,
+                         COMPARE_POLICIES_MAX);
     if (compare_policy_parse(text, &args->policies[args->policy_count], &err) < 0)
         return cli_error(&command_sim, CLI_USAGE, "'tide help sim' says how to write policies.",
                          "%s: %s", where, err.text);
@@ -264,7 +265,8 @@ static int open_outputs(const struct arguments *args, const struct scenario *sce
         if (!args->path_of[o])
             continue;
         if (is_in_use(args, scenario, o))
-            return cli_usage(&command_sim, "%s is the scenario, its trace or another output",
+            return cli_usage(&command_sim,
+                             "cannot write %s: it is the scenario, its trace or another output",
                              args->path_of[o]);
         outputs->file[o] = fopen(args->path_of[o], "we");
         if (!outputs->file[o])
@@ -394,7 +396,8 @@ static void report_deciders(const struct compare *compare)
             fault = *fault ? fault : runs[s].decider_fault;
         }
         if (answered < asked)
-            cli_note(&command_sim, "%s: decided %llu of %llu times, else equal did; first: %s",
+            cli_note(&command_sim,
+                     "%s decided %llu of %llu times, the policy equal the others; first fault: %s",
                      compare->policies[p].text, (unsigned long long)answered,
                      (unsigned long long)asked, fault);
     }

@@ -288,10 +288,10 @@ const struct command command_explain = {
     .usage = "JOB [--json]",
     .brief = "say why a job has its threads, or what it waits for",
     .help = "Its present state, and its last changes (at most 64, newest last): when, from\n"
-            "and to how many threads, on which cores, how long until all were parked or\n"
-            "awake, and why. Between them the runtimes that its processes have, which of\n"
-            "them can change their threads, and with which variables tide started them; of\n"
-            "other users' processes only root is told.\n"
+            "and to how many threads, on which cores, how long until the surplus threads\n"
+            "slept or the wanted ones were awake, and why. Between them the runtimes that its\n"
+            "processes have, which of them can change their threads, and with which variables\n"
+            "tide started them; of other users' processes only root is told.\n"
             "\n"
             "Options:\n"
             "  -j, --json  print the daemon's answer, with the processes and their runtimes\n"

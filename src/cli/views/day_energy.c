@@ -157,7 +157,7 @@ void day_energy_tables(FILE *file, const struct day_energy *e)
     fprintf(file, " (%s). ", member_text(machine, "basis"));
     if (gap_s > 0) {
         job_text_duration((double)gap_s, text, sizeof(text));
-        fprintf(file, "Nothing is known of %s, which is no zero. ", text);
+        fprintf(file, "Nothing is known of %s: that is unknown, not zero. ", text);
     }
     fputs("Users and jobs have their share above the machine's idling; quarters of an hour count "
           "whole.</p>\n",

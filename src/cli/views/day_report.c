@@ -385,7 +385,7 @@ static void put_summary(struct report *r)
     day_energy_summary(r->file, r->energy);
     fputs("</dl>\n", r->file);
     if (r->lost)
-        fprintf(r->file, "<p>%u job%s ended while no daemon saw it.</p>\n", r->lost,
+        fprintf(r->file, "<p>%u job%s ended while no daemon ran.</p>\n", r->lost,
                 r->lost == 1 ? "" : "s");
     if (r->day->cut)
         fputs("<p><strong>The history had more jobs than one answer holds: the oldest are "

@@ -11,7 +11,8 @@
     /* the daemon */                                                                               \
     X("no-daemon", "No tided listens in the directory where tide looks for one.",                  \
       "Start a job: 'tide run -- COMMAND' starts a daemon of your own. For the whole machine: "    \
-      "'sudo systemctl start tided'. If one runs, compare TIDE_DIR and XDG_RUNTIME_DIR of both.")  \
+      "'sudo systemctl start tided'. If one runs, it and tide need the same TIDE_DIR and "         \
+      "XDG_RUNTIME_DIR.")                                                                          \
     X("daemon-of-another",                                                                         \
       "The daemon's socket belongs to another user, and you may not open it.",                     \
       "Unset TIDE_DIR to reach your own or the machine's daemon, or ask its owner.")               \
@@ -46,9 +47,9 @@
     X("too-many-requests",                                                                         \
       "A user's requests took more of the daemon's time than a user has, or "                      \
       "two searches ran at once.",                                                                 \
-      "Ask less often: follow 'tide events --follow' instead of polling. Retry-After says when "   \
-      "the next request may come.")                                                                \
-    X("too-many-streams", "The daemon follows events for as many programs as it can.",             \
+      "Ask less often: follow 'tide events --follow' instead of polling. The HTTP header "         \
+      "Retry-After says when the next request may come.")                                          \
+    X("too-many-streams", "As many programs follow the daemon's events as it can serve.",          \
       "End a 'tide events --follow' or a page that is no longer read.")                            \
     X("admin-only",                                                                                \
       "The order concerns everybody's jobs; only root, the daemon's user and the "                 \
@@ -61,7 +62,8 @@
       "No job that you may see has that id, name or process; perhaps it has ended.",               \
       "'tide ps' lists the jobs, 'tide history' those that ended. A pid must be of the job's "     \
       "own processes.")                                                                            \
-    X("ambiguous-name", "Several jobs are of that service, so the name does not say which one.",   \
+    X("ambiguous-name",                                                                            \
+      "Several jobs belong to that Compose service, so its name does not say which one.",          \
       "Name one of them by its id (j1), as 'tide ps' shows it.")                                   \
     X("name-taken", "A job with that name runs or waits already.",                                 \
       "Choose another --name, or leave it out: the job's id is then its name.")                    \
@@ -122,8 +124,8 @@
       "Submit it with 'tide submit --hold', or cancel it.")                                        \
     X("queue-disk-full",                                                                           \
       "A queued job must outlive the daemon, and could not be written to disk.",                   \
-      "Make room in the directory that the message names, or its disk writable, then submit it "   \
-      "again; 'tide run' needs no disk.")                                                          \
+      "Make room in the directory that the message names, or make its disk writable, then "        \
+      "submit it again; 'tide run' needs no disk.")                                                \
     X("still-runs", "A cancelled job did not end within the time that it had.",                    \
       "It may be saving its state: look again with 'tide ps'. 'kill -KILL PID' ends it without "   \
       "that.")                                                                                     \
@@ -143,8 +145,8 @@
       "number of threads.",                                                                        \
       "Install the whole package; or let TIDE_AGENT_DIR name the directory.")                      \
     X("agent-path",                                                                                \
-      "The loader splits LD_PRELOAD at blanks, colons and $, which the path of the "               \
-      "agent has.",                                                                                \
+      "The loader splits LD_PRELOAD at blanks, colons and $, and the path of the "                 \
+      "agent has one of them.",                                                                    \
       "Install Threadtide, or its wheel's environment, in a path without them.")                   \
     /* policies and power */                                                                       \
     X("no-such-policy", "There is no policy of that name.", "'tide policy list' explains them.")   \
@@ -160,11 +162,12 @@
       "Write 'tide power set-cap 120W', or 1.2kW.")                                                \
     X("stale-lease", "A newer lease of power came before this one.",                               \
       "Send the newest one; two brokers for one machine make this happen again and again.")        \
-    X("machine-in-use", "Calibrating measures the machine at known loads, and others compute.",    \
+    X("machine-in-use",                                                                            \
+      "Calibrating measures the machine at known loads, but other programs keep cores busy.",      \
       "Calibrate when the machine is idle; --force does it anyway, less exactly.")                 \
     X("no-history", "The daemon keeps no history, or cannot read it.",                             \
       "'history' in tide.conf(5) switches it on; the log says why a file could not be used. Jobs " \
-      "are not concerned.")                                                                        \
+      "are not affected.")                                                                         \
     X("search-too-long", "The search would take too much of the daemon's time.",                   \
       "Ask for a shorter time with --since.")                                                      \
     /* containers */                                                                               \
@@ -176,7 +179,7 @@
     X("container-is-job", "The container is a job already.", "'tide set' changes it.")             \
     X("container-refuses", "The label io.threadtide=false says that it shall not become a job.",   \
       "Start the container anew without that label.")                                              \
-    X("container-of-labels", "A container with labels of ours is a job as long as it runs.",       \
+    X("container-of-labels", "A container with io.threadtide labels is a job as long as it runs.", \
       "Start it anew without the labels; only what 'tide adopt' took can be given back.")          \
     X("no-engine", "No Docker or podman answers on the sockets that the daemon watches.",          \
       "Start the engine; 'engines' in tide.conf(5) names its socket, and the daemon must be "      \

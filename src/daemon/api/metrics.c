@@ -213,7 +213,7 @@ static const struct {
     {"tide_job_rate", "gauge", "Units of work of a job in a second.", put_rate},
     {"tide_job_progress_total", "counter", "Units of work that a job has done.", put_done},
     {"tide_job_requests_total", "counter",
-     "Requests of a job that ended, since this tided knows it.", put_requests},
+     "Ended requests of a job, since this tided knows the job.", put_requests},
     {"tide_job_requests_in_flight", "gauge", "Requests of a job in flight.", put_in_flight},
     {"tide_job_latency_seconds", "gauge", "Latency of a job's requests in the last second or two.",
      put_latency},

@@ -262,7 +262,8 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
 static const char *placement_note(const struct daemon *d, enum placement placement)
 {
     if (placement == PLACEMENT_QUOTA && !d->weights)
-        return "quotas need a daemon that may write control groups (root): only thread targets";
+        return "no quota: that needs a daemon that may write control groups (root); threads are "
+               "limited";
     return "";
 }
 
@@ -437,7 +438,7 @@ static void delete_adoption(struct request *r, struct job *j)
     }
     json_decref(answer);
     request_fail_with(r, HTTP_CONFLICT,
-                      "A container with labels of ours is a job as long as it runs.", &err);
+                      "A container with io.threadtide labels is a job as long as it runs.", &err);
 }
 
 /* ---- changing a job ---- */
@@ -665,7 +666,7 @@ static void put_policy(struct request *r, struct job *none)
 
     if (!control_may_govern(d, &r->who)) {
         request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
-                        d->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                        d->uid == 0 ? "Ask to be added to the admin group, tide.conf(5)." : "",
                         "only the daemon's user, root and the admin group change the policy");
         return;
     }
@@ -674,7 +675,7 @@ static void put_policy(struct request *r, struct job *none)
         return;
     if (!text || json_object_size(r->body) != 1) {
         request_fail(r, HTTP_BAD_REQUEST, "Send {\"policy\": \"NAME\"}.",
-                     text ? "policy and name are the same: choose one" : "policy is missing");
+                     text ? "policy and name mean the same: send one" : "policy is missing");
         return;
     }
     e = decision_parse_policy(d, text, &spec, &err);
@@ -698,7 +699,7 @@ static void put_policy(struct request *r, struct job *none)
     if (e < 0)
         json_object_set_new(
             answer, "note",
-            json_sprintf("it cannot be written to %s: %s; after a restart tided has "
+            json_sprintf("the policy cannot be written to %s: %s; after a restart tided has "
                          "another policy",
                          d->dir, strerror(-e)));
     request_answer(r, HTTP_OK, answer);

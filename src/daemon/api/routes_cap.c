@@ -57,7 +57,8 @@ void request_answer_cap(struct request *r, int e, const struct error *err)
     else if (e == -EINVAL)
         request_fail_with(r, HTTP_BAD_REQUEST, "", err);
     else if (e < 0)
-        request_fail_with(r, 507, "Make room there, then set it again.", err);
+        request_fail_with(r, 507, "Make room there or make that disk writable, then set it again.",
+                          err);
     else
         answer_state(r);
 }
@@ -83,7 +84,7 @@ static bool may_set(struct request *r)
     if (control_may_govern(r->daemon, &r->who))
         return true;
     request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
-                    r->daemon->uid == 0 ? "Ask to be of the admin group, tide.conf(5)." : "",
+                    r->daemon->uid == 0 ? "Ask to be added to the admin group, tide.conf(5)." : "",
                     "only the daemon's user, root and the admin group set power caps");
     return false;
 }
@@ -140,8 +141,10 @@ void routes_get_shrunk(struct request *r, struct job *none)
 
     if (e < 0) {
         json_decref(list);
-        request_fail(r, HTTP_UNAVAILABLE, "", "the policy cannot divide without the cap: %s",
-                     strerror(-e));
+        request_fail(
+            r, HTTP_UNAVAILABLE, "",
+            "cannot tell which jobs the power cap shrinks: the policy fails without it: %s",
+            strerror(-e));
         return;
     }
     request_answer(r, HTTP_OK, json_pack("{s:o}", "jobs", list));

@@ -21,7 +21,7 @@ static bool may_lease(struct request *r)
     if (control_may_lease(r->daemon, &r->who))
         return true;
     request_fail_as(r, HTTP_FORBIDDEN, "admin-only",
-                    r->daemon->uid == 0 ? "Ask to be of the power group, tide.conf(5)." : "",
+                    r->daemon->uid == 0 ? "Ask to be added to the power group, tide.conf(5)." : "",
                     "only the daemon's user, root and the power group set the power lease");
     return false;
 }

@@ -97,7 +97,7 @@ void routes_energy(struct request *r, struct job *none)
     energy_history_tick(r->daemon, control_may_power(r->daemon, &r->who));
     e = energy_history_query(r->daemon->energy_history, &q, &rows, &err);
     if (e < 0) {
-        request_fail_with(r, HTTP_UNAVAILABLE, e == -ETIME ? "" : "The jobs are not concerned.",
+        request_fail_with(r, HTTP_UNAVAILABLE, e == -ETIME ? "" : "The jobs are not affected.",
                           &err);
         return;
     }
@@ -160,7 +160,8 @@ void routes_readings(struct request *r, struct job *none)
         return;
     }
     if (has_time && time_ms + READING_OLD_MS < now_ms) {
-        request_fail(r, HTTP_CONFLICT, "Hand readings down as they come.",
+        request_fail(r, HTTP_CONFLICT,
+                     "Send each reading when it is taken; after a minute it is too old.",
                      "the reading is %llu s old", (unsigned long long)((now_ms - time_ms) / 1000));
         return;
     }

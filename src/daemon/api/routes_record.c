@@ -37,7 +37,7 @@ static bool take_argument(struct request *r, const char *key, uint64_t max, uint
 static void no_history(struct request *r, const struct error *err)
 {
     request_fail_with(r, HTTP_UNAVAILABLE,
-                      "The jobs are not concerned; tided(8) says where history lies.", err);
+                      "The jobs are not affected; tided(8) says where history lies.", err);
 }
 
 static int on_turn(sd_event_source *s, uint64_t usec, void *arg);

@@ -389,9 +389,14 @@ static json_t *view_notes(const struct daemon *d)
     store_notes(d, notes);
     if (d->jobs->n && capacity < cpus)
         json_array_append_new(
-            notes, json_sprintf("%u of %u cores: other users' daemons have jobs", capacity, cpus));
+            notes,
+            json_sprintf("%u of %u cores are for these jobs: other users' daemons have jobs, too",
+                         capacity, cpus));
     if (!d->machine_share)
-        json_array_append_new(notes, json_string("this daemon cannot see other users' daemons"));
+        json_array_append_new(
+            notes,
+            json_string(
+                "this daemon cannot see other users' daemons: their jobs may use the same cores"));
     for (const struct job *j = d->jobs->first; j; j = j->next)
         append_note(notes, j);
     return notes;

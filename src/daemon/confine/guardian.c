@@ -436,7 +436,9 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     snprintf(g->group, sizeof(g->group), "%s", group);
     lock_fd = lock_guardian(dir_fd, LOCK_WAIT_NS);
     if (lock_fd < 0)
-        daemon_log("cannot lock the guardian's file: %s", strerror(-lock_fd));
+        daemon_log("cannot lock the guardian's file: %s; if guardian and tided are both killed, "
+                   "what tided changed stays",
+                   strerror(-lock_fd));
     if (cg && *earlier) /* else its cpusets would cut or reset the restored affinities */
         remove_group(cg, earlier, OWN_TRIES);
     r = table_new(g, lock_fd >= 0);

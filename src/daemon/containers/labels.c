@@ -147,7 +147,7 @@ static void complain(const struct attribute *a, const char *name, const char *va
         snprintf(note, size, "label " CONTAINER_LABEL "%s%s=%s left out: use %s", *name ? "." : "",
                  name, shown, a ? takes(a, buf, sizeof(buf)) : other);
     else
-        snprintf(note, size, "label " CONTAINER_LABEL ".%s is none of ours", shown);
+        snprintf(note, size, "there is no label " CONTAINER_LABEL ".%s", shown);
 }
 
 bool labels_key_valid(const char *key)

@@ -121,8 +121,9 @@ static void apply_limit(struct backstop *b, uint64_t uw)
     b->limit_uw = uw;
     if (r == 0)
         return;
-    daemon_log("the packages' power limit cannot be set: %s; the power cap rests on jobs alone",
-               strerror(-r));
+    daemon_log(
+        "the processors' own power limit cannot be set: %s; the power cap rests on jobs alone",
+        strerror(-r));
     lift_limit(b);
     b->limit_failed = true;
 }
@@ -135,7 +136,7 @@ static int set_quota(struct backstop *b, uint32_t mcpu, struct error *err)
     int r = fault(FAULT_GROUP_QUOTA);
 
     if (r < 0)
-        return error_set(err, r, "set the quota: %s", strerror(-r));
+        return error_set(err, r, "cannot set the quota: %s", strerror(-r));
     r = mcpu ? cgroup_create(d->cgroup, d->group, CGROUP_CPU, err) : 0;
     if (r == 0)
         r = cgroup_set_quota(d->cgroup, d->group, mcpu ? mcpu : CGROUP_NO_QUOTA, err);

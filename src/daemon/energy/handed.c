@@ -5,6 +5,7 @@
 #include "base/muldiv.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,7 +72,8 @@ int handed_take(struct handed *h, const struct handed_reading *r, uint64_t now_n
     if (!r->has_uj && !r->has_uw)
         return error_set(err, -EINVAL, "neither uj nor uw is there");
     if (r->error_permille > HANDED_ERROR || (r->has_uw && r->uw > POWER_UW_MAX))
-        return error_set(err, -EINVAL, "no machine draws so much, and no meter errs so");
+        return error_set(err, -EINVAL, "uw is above %" PRIu64 ", or error_permille above %d",
+                         (uint64_t)POWER_UW_MAX, HANDED_ERROR);
     s = find(h, r->name, now_ns);
     if (!s)
         return error_set(err, -ENOSPC, "there are %d sources of readings already", HANDED_MAX);

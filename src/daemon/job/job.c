@@ -585,8 +585,8 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     if (job_reported(j))
         return;
     if (j->adopted)
-        add_note(ret_note, "malleable: no (adopted): its cores change, its threads if it looks at "
-                           "its cores again");
+        add_note(ret_note, "malleable: no (adopted): its cores change, its threads only if it "
+                           "looks at its cores again");
     else if (first_reported(j, true)) {
         add_note(ret_note, first_reported(j, true)->note);
     } else if (now_ns - j->met_ns >= JOB_START_NS) {

@@ -55,7 +55,8 @@ const struct policy *external_policy(void)
     if (!policy.name) {
         policy = *decider_fallback();
         policy.name = EXTERNAL_NAME;
-        policy.brief = "as a program of the administrator's says, the decider; else as equal";
+        policy.brief =
+            "as the decider says, a program of the administrator's; without its answer as equal";
         policy.param_count = 0;
         policy.by_curves = true; /* the decider is told them */
     }
@@ -100,7 +101,8 @@ static void fault(struct external *e, const char *why)
         return;
     e->failing = true;
     e->since = time(NULL);
-    daemon_log("decider %s: %s; the policy equal decides", e->daemon->config.decider, why);
+    daemon_log("decider%s%s: %s; the policy equal decides", *e->daemon->config.decider ? " " : "",
+               e->daemon->config.decider, why);
 }
 
 static void works(struct external *e, uint64_t now)
@@ -211,13 +213,13 @@ static int try_connect(struct external *e, struct error *err)
     int r;
 
     if (!*d->config.decider)
-        return error_set(err, -ENOENT, "tide.conf names none");
+        return error_set(err, -ENOENT, "tide.conf names no decider");
     snprintf(address.sun_path, sizeof(address.sun_path), "%s", d->config.decider);
     e->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (e->fd < 0 || connect(e->fd, (struct sockaddr *)&address, sizeof(address)) < 0)
         return error_set(err, -errno, "cannot connect: %s", strerror(errno));
     if (getsockopt(e->fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-        return error_set(err, -errno, "whose it is, is not known: %s", strerror(errno));
+        return error_set(err, -errno, "cannot tell whose socket it is: %s", strerror(errno));
     if (!may_decide(d, peer.uid))
         return error_set(err, -EPERM,
                          "it is user %u's, who is neither root nor 'decider-user' of tide.conf",

@@ -326,7 +326,8 @@ void machine_share_publish(struct machine_share *s, uint32_t jobs, uint32_t used
     if (r < 0) {
         withdraw(s); /* an outdated file would mislead others */
         if (!s->complained)
-            daemon_log("cannot write the file that tells other users' daemons of these jobs: %s",
+            daemon_log("cannot tell other users' daemons of this one's jobs, whose cores they may "
+                       "use, too: %s",
                        strerror(-r));
     }
     s->complained = r < 0;

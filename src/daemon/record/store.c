@@ -62,7 +62,9 @@ uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before)
     snprintf(text, sizeof(text), "%" PRIu64 "\n", epoch);
     r = state_file_write(d->dir_fd, STORE_EPOCH, text);
     if (r < 0)
-        daemon_log("cannot write %s/" STORE_EPOCH ": %s", d->dir, strerror(-r));
+        daemon_log("cannot write %s/" STORE_EPOCH
+                   ": %s; if tided is killed, its control groups may stay",
+                   d->dir, strerror(-r));
     *ret_before = stored;
     return epoch;
 }
@@ -127,7 +129,9 @@ static void save_engines(const struct daemon *d)
             (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? " " : "", c->engines[i]);
     r = state_file_write(d->dir_fd, STORE_ENGINES, text);
     if (r < 0)
-        daemon_log("cannot write %s/" STORE_ENGINES ": %s", d->dir, strerror(-r));
+        daemon_log("cannot write %s/" STORE_ENGINES
+                   ": %s; if tided is killed, containers may keep its limits",
+                   d->dir, strerror(-r));
 }
 
 void store_engines(struct daemon *d)

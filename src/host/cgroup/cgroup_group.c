@@ -78,11 +78,13 @@ bool cgroup_path_is_ours(const char *path)
 static int explain(struct error *err, int r, const char *what, const char *dir)
 {
     if (r == -EROFS)
-        return error_set(err, r, "%s %s: the cgroup file system is mounted read-only", what, dir);
+        return error_set(err, r, "cannot %s %s: the cgroup file system is mounted read-only", what,
+                         dir);
     if (r == -EACCES || r == -EPERM)
-        return error_set(err, -EPERM, "%s %s: not permitted (needs root or a delegated group)",
-                         what, dir);
-    return error_set(err, r, "%s %s: %s", what, dir, strerror(-r));
+        return error_set(err, -EPERM,
+                         "cannot %s %s: not permitted (needs root or a delegated group)", what,
+                         dir);
+    return error_set(err, r, "cannot %s %s: %s", what, dir, strerror(-r));
 }
 
 void cgroup_daemon_name(uid_t uid, uint64_t epoch, char ret_name[CGROUP_NAME_MAX])
@@ -184,7 +186,8 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
     if (!name_ok(name))
         return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     if (places.n == 0)
-        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+        return error_set(err, -ENOTSUP,
+                         "none of the cgroup controllers that this needs is mounted");
     for (size_t i = 0; i < places.n; i++) {
         int r = place_writable(cg, places.place[i].h, places.place[i].h->key, err);
 
@@ -192,7 +195,7 @@ int cgroup_create(const struct cgroup *cg, const char *name, unsigned controller
             return r;
         r = make_path(cg, places.place[i].h, places.place[i].controllers, name);
         if (r < 0)
-            return explain(err, r, "make group", name);
+            return explain(err, r, "make control group", name);
     }
     return 0;
 }
@@ -219,7 +222,8 @@ static int check_movable(const struct cgroup *cg, const struct cgroup_hierarchy 
     if (r == 0)
         r = cgroup_path_of(cg, h, pid, ret_path);
     if (r < 0)
-        return error_set(err, r, "process %d: %s", (int)pid, strerror(-r));
+        return error_set(err, r, "cannot read the control group of process %d: %s", (int)pid,
+                         strerror(-r));
     /* Reads the whole path: the "/" of cgroup_path_of may be a group that we cannot see. */
     if (strcmp(h->top, "/") != 0 || (strcmp(whole, "/") != 0 && !cgroup_path_is_ours(whole)))
         return error_set(err, -EPERM,
@@ -238,7 +242,8 @@ int cgroup_move(const struct cgroup *cg, const char *name, unsigned controllers,
     if (!name_ok(name))
         return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     if (places.n == 0)
-        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+        return error_set(err, -ENOTSUP,
+                         "none of the cgroup controllers that this needs is mounted");
     for (size_t i = 0; i < places.n; i++) { /* asks all hierarchies before it changes the first */
         int r = check_movable(cg, places.place[i].h, pid, path, err);
 
@@ -265,7 +270,7 @@ int cgroup_move_home(const struct cgroup *cg, unsigned controllers, pid_t pid, s
         if (r == 0 && cgroup_path_is_ours(path))
             r = write_procs(cg, places.place[i].h, "", pid);
         if (r < 0)
-            return error_set(err, r, "move process %d back: %s", (int)pid, strerror(-r));
+            return error_set(err, r, "cannot move process %d back: %s", (int)pid, strerror(-r));
     }
     return 0;
 }
@@ -370,7 +375,7 @@ int cgroup_remove(const struct cgroup *cg, const char *name, struct error *err)
         int r = remove_below(cg, places.place[i].h, name);
 
         if (r < 0)
-            result = explain(err, r, "remove group", name);
+            result = explain(err, r, "remove control group", name);
     }
     return result;
 }
@@ -399,7 +404,7 @@ static int group_dir(const struct cgroup_hierarchy *h, const char *name, char *r
                      struct error *err)
 {
     if (h->version == CGROUP_NONE)
-        return error_set(err, -ENOTSUP, "no such cgroup controller is mounted here");
+        return error_set(err, -ENOTSUP, "the cgroup controller that this needs is not mounted");
     if (!name_ok(name))
         return error_set(err, -EINVAL, "'%s' is not a valid group name", name);
     return file_path(ret, size, "%s/%s", h->point, name);
@@ -436,7 +441,8 @@ int cgroup_set_idle(const struct cgroup *cg, const char *name, bool idle, struct
         r = file_write(cg->root, path, idle ? "1" : "0");
     if (r == -ENOENT)
         r = -ENOTSUP;
-    return r < 0 ? explain(err, r, idle ? "let others go before" : "end the idling of", dir) : 0;
+    return r < 0 ? explain(err, r, idle ? "give others precedence over" : "end the idling of", dir)
+                 : 0;
 }
 
 int cgroup_set_units(const struct cgroup *cg, const char *name, uint32_t units, struct error *err)

@@ -332,7 +332,8 @@ int daemon_start(const char *rundir, const char *tided_path, const char *cpus, u
     int r = file_path(socket_path, sizeof(socket_path), "%s/" RUNDIR_API_SOCKET, rundir);
 
     if (r < 0)
-        return error_set(err, r, "the run directory's path is too long");
+        return error_set(err, r,
+                         "the run directory's path is too long: set TIDE_DIR to a shorter one");
     if (is_listening(socket_path))
         return 1;
     dir_fd = rundir_open(rundir, err);

@@ -100,7 +100,8 @@ static void on_request(void *arg, struct httpd_request *r)
     else if (!guest_host(host))
         text_answer(r, 421, strdup("This server answers to 127.0.0.1 and localhost alone.\n"));
     else if (door_changes(r) && !guest_origin(httpd_header(r, "Origin"), host))
-        door_refuse(r, 403, "another page asks for this change", "");
+        door_refuse(r, 403, "another page asks for this change",
+                    "Ask for it on this server's own page.");
     else if (token && !is_known(d, r))
         enter(d, r, token);
     else if (!is_known(d, r))

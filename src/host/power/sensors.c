@@ -87,7 +87,7 @@ static int each_wanted(struct sensors *s, const char *wanted, struct error *err)
 
         r = next_word(&wanted, word, sizeof(word), &kind, &argument, err);
         if (r == -ENOENT && n == 0)
-            return error_set(err, -EINVAL, "no sensor is named: \"none\" is none");
+            return error_set(err, -EINVAL, "no sensor is named: write \"none\" for none");
         if (r == 0 && s)
             r = kind->find(s, argument, err);
     }
@@ -107,7 +107,8 @@ int sensors_find(int root, const char *wanted, struct sensors **ret, struct erro
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
     s->root = fcntl(root, F_DUPFD_CLOEXEC, 3);
-    r = s->root < 0 ? error_set(err, -errno, "no descriptor is left") : each_wanted(s, wanted, err);
+    r = s->root < 0 ? error_set(err, -errno, "out of file descriptors")
+                    : each_wanted(s, wanted, err);
     if (r < 0) {
         sensors_free(s);
         return r;

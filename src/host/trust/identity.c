@@ -518,7 +518,7 @@ int identity_load(const struct identity_pem *pem, struct identity **ret, struct 
     r = gnutls_pcert_list_import_x509_raw(i->chain, &n, &c, GNUTLS_X509_FMT_PEM, 0);
     if (r < 0) {
         identity_free(i);
-        return failed(err, "no certificate", r);
+        return failed(err, "cannot read the certificate", r);
     }
     i->n = n;
     r = gnutls_privkey_init(&i->key);
@@ -528,7 +528,7 @@ int identity_load(const struct identity_pem *pem, struct identity **ret, struct 
         r = belong_together(i);
     if (r < 0) {
         identity_free(i);
-        return failed(err, "no key of the certificate", r);
+        return failed(err, "cannot read the key, or it is another certificate's", r);
     }
     *ret = i;
     return 0;

@@ -103,7 +103,7 @@ static void tell_cap(const struct telling *t, const struct rule_view *v)
     tell_rule(t, v->cap_by, "cap");
     if (v->cap_by == RULE_NONE || v->kind == t->policy->set.rule[v->cap_by].kind)
         return;
-    snprintf(text, sizeof(text), "of kind %s, for another cap above it is", kinds[v->kind]);
+    snprintf(text, sizeof(text), "counts as %s, since another cap above it is one", kinds[v->kind]);
     t->each(t->arg, "note", 0, text);
 }
 

@@ -450,9 +450,9 @@ static int take_when(struct compiler *c, uint32_t node, struct power_rule *base)
 static int check_item(struct compiler *c, const struct item *i, const struct power_rule *base)
 {
     if (i->kind != YAML_NONE && i->cap == YAML_NONE)
-        return wrong(c, i->kind, "'kind' is of a cap, and there is none in this rule");
+        return wrong(c, i->kind, "'kind' belongs to a cap, and there is none in this rule");
     if (i->shape != YAML_NONE && i->budget == YAML_NONE)
-        return wrong(c, i->shape, "'shape' is of a budget, and there is none in this rule");
+        return wrong(c, i->shape, "'shape' belongs to a budget, and there is none in this rule");
     if (base->shape == SHAPE_TARIFF && !*c->policy->tariff.currency)
         return wrong(c, i->shape, "'shape: tariff' needs 'tariff: {unit: EUR, …}'");
     return 0;

@@ -17,9 +17,9 @@ static void areas_power(FILE *f, const struct shown_areas *areas)
     } bounds[] = {
         {"tide_hub_area_watts", "Power of an area, as far as it is known.",
          offsetof(struct power_range, uw)},
-        {"tide_hub_area_low_watts", "The least that it draws.",
+        {"tide_hub_area_low_watts", "The least that an area draws.",
          offsetof(struct power_range, low_uw)},
-        {"tide_hub_area_high_watts", "The most that its known units draw.",
+        {"tide_hub_area_high_watts", "The most that an area's known units draw.",
          offsetof(struct power_range, high_uw)},
     };
 
@@ -74,8 +74,8 @@ void route_metrics(struct call *c)
         areas_power(f, &areas);
         prometheus_one(f, "tide_hub_messages_total", "counter", "Messages of energy.",
                        (double)counts.messages);
-        prometheus_one(f, "tide_hub_unreadable_total", "counter", "Messages nobody can read.",
-                       (double)counts.unreadable);
+        prometheus_one(f, "tide_hub_unreadable_total", "counter",
+                       "Messages that could not be read.", (double)counts.unreadable);
         prometheus_family(f, "tide_hub_records_total", "counter", "Records of energy.");
         fprintf(f,
                 "tide_hub_records_total{result=\"stored\"} %" PRIu64

@@ -52,7 +52,7 @@ static void say(struct serve *s, const char *who, const char *text)
 
     if (now - s->window_ns > LOG_WINDOW_S * NS_PER_S) {
         if (s->lines > LOG_BURST)
-            fprintf(stderr, "tide-hub: %u lines left out\n", s->lines - LOG_BURST);
+            fprintf(stderr, "tide-hub: %u lines of this log were left out\n", s->lines - LOG_BURST);
         s->window_ns = now;
         s->lines = 0;
     }

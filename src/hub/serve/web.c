@@ -105,7 +105,7 @@ static bool allowed(struct web *w, struct call *c)
 
     if (changes(c->http) && !(c->known && !c->who.session) && !own_page(c->http)) {
         call_fail(c, HTTP_FORBIDDEN, "Scripts send a token: Authorization: Bearer …",
-                  "another page asks for this change");
+                  "a page of another site asks for this change");
         return false;
     }
     if (c->known && !within_budget(w, c)) {
@@ -294,7 +294,7 @@ static int begin(struct web *w, struct error *err)
         r = sd_event_add_time_relative(w->o.event, &w->look, CLOCK_MONOTONIC, LOOK_US, 0, on_look,
                                        w);
     if (r < 0)
-        return error_set(err, r, "cannot begin: %s", strerror(-r));
+        return error_set(err, r, "cannot serve the page: %s", strerror(-r));
     r = certificate_look(&w->certificate, w->o.conf, err);
     if (r >= 0)
         r = listen_now(w, err);

@@ -137,7 +137,7 @@ int store_load_days(struct store *s, struct error *err)
     }
     r = r ? r : store_note(s, NOTE_UNTIL, until);
     if (r < 0)
-        return error_set(err, r, "cannot read whose days are counted: %s",
+        return error_set(err, r, "cannot read in which time zone days are counted: %s",
                          s->db->dialect->problem(s->db));
     s->filled_ms = strtoll(until, NULL, 10);
     return find_zone(zone, s->zone, err);

@@ -157,7 +157,7 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
     int r;
 
     if (q->by >= STORE_BY_MAX || q->from_ms < 0 || q->to_ms <= q->from_ms)
-        return error_set(err, -EINVAL, "no such time or sums");
+        return error_set(err, -EINVAL, "the time has to begin after 1970 and before it ends");
     days.from_ms = store_day(s, q->from_ms, &unused);
     store_day(s, q->to_ms - 1, &days.to_ms);
     days.filling = s->filled_ms && s->filled_ms > days.from_ms; /* later days are counted */

@@ -273,7 +273,9 @@ int store_erase(struct store *s, const char *unit, const char *point, struct err
     const struct values names = {2, 0, {unit, point}, {0}};
     const struct values renamed = {3, 0, {unit, point, point ? hidden(point, other) : NULL}, {0}};
     int64_t gone = 0;
-    int r = unit || point ? store_begin(s, err) : error_set(err, -EINVAL, "erase what?");
+    int r = unit || point
+                ? store_begin(s, err)
+                : error_set(err, -EINVAL, "neither a unit nor a user is named: nothing is erased");
 
     if (r < 0)
         return r;

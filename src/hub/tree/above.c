@@ -115,7 +115,7 @@ static bool write_records(struct above *a)
     bool written = outbox_flush(a->outbox, &err) >= 0;
 
     if (!written && !a->unwritten)
-        tree_say(a->tree, NULL, "above: %s; records stay in memory", err.text);
+        tree_say(a->tree, NULL, "hub above: %s; records stay in memory", err.text);
     a->unwritten = !written;
     return written;
 }
@@ -368,7 +368,7 @@ static void on_say(void *arg, const char *text)
 {
     struct above *a = arg;
 
-    tree_say(a->tree, NULL, "above: %s", text);
+    tree_say(a->tree, NULL, "hub above: %s", text);
 }
 
 static void on_got(void *arg, enum topic_leaf leaf, const struct mqtt_message *m)
@@ -402,7 +402,7 @@ void above_tick(struct tree *t)
         return;
     if (renew_tick(a->renew, uplink_connected(a->uplink), clock_now_ns()) &&
         uplink_renew(a->uplink, &err) < 0)
-        tree_say(t, NULL, "above: %s; the present connection goes on", err.text);
+        tree_say(t, NULL, "hub above: %s; the present connection goes on", err.text);
     count_energy(a);
     bound(a);
     parent_tick(a->parent, lending_sum(t->lending));

@@ -132,7 +132,7 @@ static int store_message(struct ingest *i, struct message *m, struct ingest_coun
     counts->known += put.known;
     counts->refused += put.refused;
     if (put.refused) {
-        snprintf(text, sizeof(text), "%" PRIu32 " of its records cannot be: they are not stored",
+        snprintf(text, sizeof(text), "impossible records, which are not stored: %" PRIu32,
                  put.refused);
         i->options.say(i->options.arg, m->unit->name, text);
     }

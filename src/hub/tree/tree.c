@@ -309,7 +309,7 @@ static int begin(struct tree *t, struct error *err)
     if (r >= 0)
         r = begin_events(t);
     if (r < 0)
-        return error_set(err, r, "cannot begin: %s", strerror(-r));
+        return error_set(err, r, "cannot begin to listen to units: %s", strerror(-r));
     r = read_state(t, err);
     if (r >= 0)
         r = members_begin(t, err);

@@ -77,7 +77,7 @@ int access_refresh(struct access *a, struct error *err)
     if (r == 0 && a->token.text && strpbrk(a->token.text, "\r\n")) {
         free(a->token.text);
         a->token.text = NULL;
-        r = error_set(err, -EINVAL, "%s holds more than one line: no token",
+        r = error_set(err, -EINVAL, "%s holds more than one line: a token has one",
                       a->token.file ? a->token.file : "the token");
     }
     return r < 0 ? r : changed;

@@ -285,7 +285,7 @@ static void send_call(struct client *c, struct call *call, uint64_t now)
     int64_t r;
 
     if (call->allowed && !call->allowed(call->arg)) {
-        fail(call, -EPERM, "it may not be sent any more");
+        fail(call, -EPERM, "not sent: this replica does not lead any more");
         return;
     }
     refresh_credentials(c, now);
@@ -354,7 +354,7 @@ static void pump(struct client *c)
             if (!call->sent && call->deadline_ns != 0 && call->deadline_ns <= now)
                 break;
         if (call) {
-            fail(call, -ETIMEDOUT, "its turn did not come in time");
+            fail(call, -ETIMEDOUT, "not sent: it waited too long for its turn (--rate, --burst)");
             continue;
         }
         for (call = c->first; call && !may_be_sent(c, call, now); call = call->next)

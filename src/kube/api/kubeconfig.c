@@ -113,7 +113,7 @@ static int decode(struct at map, const char *key, const char *base64, char **ret
     int r = base64_decode(base64, &text, &n);
 
     if (r == -EINVAL || (r == 0 && memchr(text, '\0', n)))
-        return error_set(err, -EINVAL, "%s:%zu: %s is no base64 of a text", map.source->file->path,
+        return error_set(err, -EINVAL, "%s:%zu: %s is no text in base64", map.source->file->path,
                          get(map, key).node->start_mark.line + 1, key);
     if (r == 0)
         *ret = TAKE_PTR(text);

@@ -107,7 +107,7 @@ static void set_conditions(struct core *c, struct job *job)
         set(c, job, KUBE_PROGRESSING, true, "Training", "its chief reports");
     else if (job->silent)
         set(c, job, KUBE_PROGRESSING, false, "NeverReported",
-            "its chief has not reported yet: it has its least");
+            "its chief has not reported yet: it keeps its minimum of replicas");
     else
         set(c, job, KUBE_PROGRESSING, s->phase == KUBE_STARTING, phase, "%s",
             job->lack ? job->why_text : phase);

@@ -46,7 +46,7 @@ static bool take_back(struct core *c, struct job *job, struct replica *replica)
     job->record->growth.no_resize_ns =
         c->now_ns + (pod->resize == KUBE_RESIZE_DEFERRED ? PATIENCE_NS : CEILING_NS);
     if (actual && actual != pod->mcpu && resize(c, job, replica, actual))
-        core_event(c, job, true, "ResizeRefused", "%s cannot have %lldm: it keeps %lldm",
+        core_event(c, job, true, "ResizeRefused", "%s cannot have %lldm of CPU: it keeps %lldm",
                    pod->meta.name, (long long)pod->mcpu, (long long)actual);
     return true;
 }

@@ -43,16 +43,17 @@ static const char usage[] =
     "  --kubeconfig FILE     how to reach the API server; default: the pod's service account\n"
     "  --context NAME        of the kubeconfig\n"
     "  --namespace NAME      ours, with the Secret; its pods are left alone; default: the pod's\n"
-    "  --listen HOST:PORT    the API server's questions (TLS); default :9443\n"
+    "  --listen HOST:PORT    for the API server's questions (TLS); default :9443\n"
     "  --health HOST:PORT    /healthz and /readyz, for probes; default 127.0.0.1:8080\n"
     "  --metrics HOST:PORT   /metrics, to everybody who asks; default 127.0.0.1:8081\n"
-    "  --service HOST        whom the API server calls; default tide-inject.NAMESPACE.svc\n"
+    "  --service HOST        the host that the API server calls; default\n"
+    "                        tide-inject.NAMESPACE.svc\n"
     "  --ca-secret NAME      keeps the authority of our certificates, and the secret part of the\n"
     "                        webhook's path; default tide-inject-ca\n"
-    "  --tls-dir DIR         holds tls.crt, tls.key and ca.crt of somebody else's instead\n"
+    "  --tls-dir DIR         holds tls.crt, tls.key and ca.crt of your own instead\n"
     "  --agent-dir DIR       holds the agent; default: the installed one\n"
     "  --sizes=yes|no        also set variables that size runtimes for the CPU limit; default yes\n"
-    "  --drain SECONDS       answers so long after SIGTERM; default 10\n"
+    "  --drain SECONDS       for how long it still answers after SIGTERM; default 10\n"
     "\n"
     "SIGTERM ends it: /readyz says so, and it answers on for --drain; a second one ends it at "
     "once.\n"
@@ -140,7 +141,7 @@ static int read_command_line(struct program *p, int argc, char **argv)
     if (optind < argc || (!p->webhook_options.sizes && strcmp(sizes, "no") != 0)) {
         fprintf(stderr, "tide-kube: '%s' is %s. Try 'tide-kube inject --help'.\n",
                 optind < argc ? argv[optind] : sizes,
-                optind < argc ? "no option" : "neither yes nor no");
+                optind < argc ? "no option" : "neither yes nor no, as --sizes has it");
         return EXIT_USAGE;
     }
     drain = given(p, OPTION_DRAIN, NULL);
@@ -186,7 +187,7 @@ static void on_token(void *arg, const char *text, const char *problem)
         webhook_name(p->webhook, text);
         return;
     }
-    snprintf(said, sizeof(said), "no path for the webhook: %s", problem);
+    snprintf(said, sizeof(said), "no secret part of the webhook's path: %s", problem);
     kube_log(NULL, said);
 }
 

@@ -118,7 +118,7 @@ static void on_secret(void *arg, const struct client_answer *answer)
         return;
     }
     if (!decode(kept, text)) {
-        troubled(t, "the Secret's " TOKEN_KEY " is no token: remove it");
+        troubled(t, "the Secret's key '" TOKEN_KEY "' holds no token: remove that key");
         return;
     }
     if (strcmp(text, t->text) != 0) {

@@ -139,8 +139,10 @@ static void on_question(void *arg, struct httpd_request *r)
     }
     if (r->cut || review_read(r->body, r->body_len, &review, &err) < 0) {
         w->refused++;
-        httpd_answer(r, r->cut ? 503 : 400, "text/plain",
-                     strdup(r->cut ? "too many large questions\n" : "no AdmissionReview\n"), false);
+        httpd_answer(
+            r, r->cut ? 503 : 400, "text/plain",
+            strdup(r->cut ? "too many large questions: try again\n" : "no AdmissionReview\n"),
+            false);
         return;
     }
     judge(w, r, &review);
@@ -174,10 +176,11 @@ static char *numbers(const struct webhook *w)
     prometheus_one(f, "tide_inject_namespaces", "gauge", "Namespaces that have the agent.",
                    spread_spaces(w->spread));
     prometheus_one(f, "tide_inject_failures_total", "counter",
-                   "Times that it could not be put there.", (double)spread_failures(w->spread));
+                   "Times that the agent could not be put into a namespace.",
+                   (double)spread_failures(w->spread));
     if (w->authority_s > 0)
         prometheus_one(f, "tide_inject_authority_end_timestamp_seconds", "gauge",
-                       "When the authority ends, which the API server was told of.",
+                       "When the authority that the API server trusts ends.",
                        (double)w->authority_s);
     prometheus_process(f, "tide-kube");
     return prometheus_end(f, &text);
@@ -207,7 +210,7 @@ static void on_probe(void *arg, struct httpd_request *r)
     else if (strcmp(r->path, "/readyz") == 0)
         httpd_answer(r, ready ? 200 : 503, "text/plain",
                      strdup(ready       ? "ok\n"
-                            : w->leaves ? "it ends\n"
+                            : w->leaves ? "tide-kube inject is ending\n"
                                         : "there is no certificate or no path yet\n"),
                      false);
     else

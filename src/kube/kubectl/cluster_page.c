@@ -146,7 +146,7 @@ static void ask(struct page *p, const char *next)
         .verb = CLIENT_GET, .path = path, .done = on_list, .arg = p, .timeout_ms = 30000};
 
     if (path_of(p, next, path, sizeof(path)) < 0) {
-        end_look(p, "a list of the API server cannot be continued");
+        end_look(p, "the API server's token for the rest of a list is too long");
         return;
     }
     p->ticket = client_send(p->k->client, &request);
@@ -213,7 +213,8 @@ static void on_request(void *arg, struct httpd_request *r)
     struct page *p = arg;
 
     if (door_changes(r))
-        door_refuse(r, 405, "this page only shows", "Use kubectl tide scale, pause, resume.");
+        door_refuse(r, 405, "this page only shows the cluster and changes nothing",
+                    "Use kubectl tide scale, pause, resume.");
     else if (strcmp(r->path, "/v1/session") == 0)
         on_session(p, r);
     else if (strcmp(r->path, "/v1/cluster") == 0)

@@ -23,7 +23,7 @@ static const char usage[] =
     "  dashboard             a page of the cluster in a web browser, on 127.0.0.1\n"
     "\n"
     "  -n, --namespace NAME  default: the context's\n"
-    "  -A, --all-namespaces  of status; dashboard shows all unless it is given one\n"
+    "  -A, --all-namespaces  of status; dashboard shows all namespaces unless -n names one\n"
     "  -o, --output json     what the API server has\n"
     "      --port N          of dashboard: listen there (any free one)\n"
     "      --no-open         of dashboard: print the link, but start no browser\n"

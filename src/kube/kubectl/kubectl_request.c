@@ -99,7 +99,7 @@ int kubectl_path(const struct kubectl *k, const char *name, char *ret, size_t si
 
     if (client_escape(k->name_space, space, sizeof(space)) < 0 ||
         (name && client_escape(name, escaped, sizeof(escaped)) < 0)) {
-        fputs("error: this name is too long\n", stderr);
+        fputs("error: the name of the training or of the namespace is too long\n", stderr);
         return -ENAMETOOLONG;
     }
     if (k->all_spaces && !name)

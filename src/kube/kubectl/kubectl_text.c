@@ -298,7 +298,7 @@ static void print_events(const json_t *events, FILE *to)
     if (t.rows > 1)
         table_print(&t, to);
     else
-        fputs("Nothing was told of it in the last hour.\n", to);
+        fputs("It had no events in the last hour.\n", to);
     table_done(&t);
 }
 

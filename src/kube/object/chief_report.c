@@ -18,7 +18,7 @@ static void read_progress(struct reader *r, const json_t *in, struct kube_progre
     ret->compute_permille = (uint32_t)read_int(r, in, "compute_permille", 0, 0, 1000);
     ret->communication_permille = (uint32_t)read_int(r, in, "communication_permille", 0, 0, 1000);
     if (ret->examples_per_s < 0 || ret->step_s < 0)
-        read_fault(r, "examples_per_s", "or step_s is negative");
+        read_fault(r, "examples_per_s", "is negative, or step_s is");
 }
 
 static void read_nodes(struct reader *r, const json_t *in, struct kube_report *report)

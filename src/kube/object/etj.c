@@ -268,7 +268,7 @@ static void read_workers(struct reader *r, const json_t *spec, struct kube_etj *
                    etj->replicas, task->min, task->max);
     if (task->mcpu < WORKER_MCPU_MIN)
         read_fault(r, "resources.requests.cpu",
-                   "is below %dm: the controller counts with what a worker asks for",
+                   "is below %dm: the controller needs to know what a worker asks for",
                    WORKER_MCPU_MIN);
     read_at(r, "spec.workers.cpu.");
     etj->worker_mcpu_min = read_quantity(r, cpu, "min", true, task->mcpu);
@@ -276,7 +276,7 @@ static void read_workers(struct reader *r, const json_t *spec, struct kube_etj *
     if (etj->worker_mcpu_min < WORKER_MCPU_MIN || etj->worker_mcpu_min > task->mcpu ||
         etj->worker_mcpu_max < task->mcpu)
         read_fault(r, "min",
-                   "and max must have the worker's requests.cpu between them, min be at least %dm",
+                   "has to be at least %dm, and the worker's requests.cpu between min and max",
                    WORKER_MCPU_MIN);
 }
 

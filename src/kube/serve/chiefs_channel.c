@@ -20,8 +20,8 @@
 #define POD_UID      "authentication.kubernetes.io/pod-uid"
 #define ADDRESSES    1024 /* buckets for addresses; a power of two */
 
-#define NOT_A_POD "the token is not of a pod: use the projected one"
-#define ELSEWHERE "the token is of a pod in another namespace"
+#define NOT_A_POD "the token is not a pod's: send the one that is projected into the pod"
+#define ELSEWHERE "the token is that of a pod in another namespace"
 
 /* The API server's verdict on a token; only the token's hash is kept. */
 struct verdict {
@@ -130,13 +130,13 @@ static void judge(struct channel *c, struct httpd_request *r, struct verdict *v,
                   const char *name_space, const char *job)
 {
     if (!v->known)
-        refuse(c, r, 401, "the API server does not know this token, or it is for others");
+        refuse(c, r, 401, "the API server does not know this token, or it is for another audience");
     else if (!v->uid[0])
         refuse(c, r, 403, NOT_A_POD);
     else if (strcmp(v->name_space, name_space) != 0)
         refuse(c, r, 403, ELSEWHERE);
     else if (!bucket_take(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, clock_now_ns()))
-        refuse(c, r, 429, "too many reports of this pod");
+        refuse(c, r, 429, "too many reports of this pod: report less often");
     else
         accept_report(c, r, name_space, job, v->uid);
 }
@@ -276,7 +276,7 @@ static void ask(struct channel *c, struct httpd_request *r, const struct head *h
     json_decref(body);
     if (!q || q->call <= 0) {
         free(q);
-        refuse(c, r, body ? 503 : 401, "the token cannot be looked at");
+        refuse(c, r, body ? 503 : 401, "the token cannot be checked now: try again");
         return;
     }
     q->channel = c;
@@ -330,7 +330,9 @@ static unsigned read_head(const struct httpd_request *r, struct head *ret, const
     case TOKEN_CLAIMS_NONE:
         return refuse_as(ret_why, 401, "this is no token that an API server knows");
     case TOKEN_CLAIMS_OTHERS:
-        return refuse_as(ret_why, 401, "the token is for others: use the projected one");
+        return refuse_as(
+            ret_why, 401,
+            "the token is for another audience: send the one that is projected into the pod");
     case TOKEN_CLAIMS_NO_POD:
         return refuse_as(ret_why, 403, NOT_A_POD);
     case TOKEN_CLAIMS_FOREIGN:
@@ -375,7 +377,7 @@ static void on_request(void *arg, struct httpd_request *r)
     else if (v ? bucket_take(&v->bucket, CHANNEL_POD_RATE, CHANNEL_POD_BURST, now) : may_ask(c, r))
         ask(c, r, &head);
     else
-        refuse(c, r, 429, "too many tokens that are not known yet");
+        refuse(c, r, 429, "too many new tokens at once: try again");
 }
 
 static void on_over(void *arg, struct httpd_request *r)

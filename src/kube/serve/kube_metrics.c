@@ -44,10 +44,11 @@ static void put_controller(FILE *f, const struct controller *c)
                    (double)n.unreadable);
     prometheus_one(f, "tide_kube_reconciles_total", "counter", "Looks at the whole cluster.",
                    (double)n.looks);
-    prometheus_one(f, "tide_kube_reconcile_seconds_total", "counter", "Time that they took.",
-                   (double)n.look_ns / NS_PER_S);
+    prometheus_one(f, "tide_kube_reconcile_seconds_total", "counter",
+                   "Time that looks at the whole cluster took.", (double)n.look_ns / NS_PER_S);
     prometheus_one(f, "tide_kube_reconcile_seconds_max", "gauge",
-                   "Time that the longest of them took.", (double)n.look_max_ns / NS_PER_S);
+                   "Time that the longest look at the whole cluster took.",
+                   (double)n.look_max_ns / NS_PER_S);
     prometheus_family(f, "tide_kube_actions_total", "counter", "Actions that were carried out.");
     for (enum kube_action_kind k = 0; k < KUBE_ACTION_MAX; k++)
         fprintf(f, "tide_kube_actions_total{action=\"%s\"} %" PRIu64 "\n", kube_action_name(k),
@@ -86,7 +87,8 @@ static char *metrics_text(const struct metrics_source *s)
         prometheus_one(f, "tide_kube_requests_total", "counter", "Requests to the API server.",
                        (double)client_sent(s->client));
         prometheus_one(f, "tide_kube_requests_waiting", "gauge",
-                       "Requests that wait for their turn.", client_waiting(s->client));
+                       "Requests to the API server that wait for their turn.",
+                       client_waiting(s->client));
     }
     if (s->controller)
         put_controller(f, s->controller);

@@ -282,6 +282,8 @@ static void on_change(void *arg, enum watch_change change, json_t *object)
     struct feed *f = arg;
     struct controller *c = f->controller;
     const char *plural = kinds[f->cache.kind].plural;
+    const char *name =
+        json_string_value(json_object_get(json_object_get(object, "metadata"), "name"));
     char text[ERROR_TEXT_MAX + 600];
     struct error err = {0};
 
@@ -290,7 +292,8 @@ static void on_change(void *arg, enum watch_change change, json_t *object)
     case WATCH_CHANGED:
         if (cache_put(&f->cache, object, &err) < 0) {
             c->unreadable++;
-            snprintf(text, sizeof(text), "an object of %s cannot be read: %s", plural, err.text);
+            snprintf(text, sizeof(text), "%s: %s cannot be read: %s", plural,
+                     name ? name : "an object", err.text);
             say(c, text);
         }
         break;

@@ -46,7 +46,7 @@ extern const char *const queue_reassignment_names[], *const queue_variant_names[
                             .names = queue_reassignment_names},                                    \
     [QUEUE_VARIANT] = {.name = "variant",                                                          \
                        .max = 3,                                                                   \
-                       .text = "how jobs that could change are treated",                           \
+                       .text = "what jobs whose cores could change count as",                      \
                        .names = queue_variant_names},                                              \
     [QUEUE_RESIZE] = {.name = "resize",                                                            \
                       .max = 1,                                                                    \

@@ -69,7 +69,7 @@ static const struct policy_param power_cap_params[] = {
     [POWER_CAP_CAP] = {.name = "cap",
                        .max = (int64_t)POLICY_POWER_MAX,
                        .unit = "uW",
-                       .text = "power that the machine may draw; 0: what its domains say",
+                       .text = "power that the machine may draw; 0: its own cap alone counts",
                        .open = true},
 };
 

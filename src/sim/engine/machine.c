@@ -48,7 +48,8 @@ int machine_check(const struct sim_machine *m, struct error *err)
         return error_set(err, -EINVAL, "machine: cores is %u; give 1 to %u", m->cores,
                          SIM_CORES_MAX);
     if (m->numa == 0 || m->cores % m->numa)
-        return error_set(err, -EINVAL, "machine: %u cores make no %u equal NUMA nodes", m->cores,
+        return error_set(err, -EINVAL,
+                         "machine: %u cores cannot be divided into %u equal NUMA nodes", m->cores,
                          m->numa);
     if (m->smt == 0 || m->cores % m->smt)
         return error_set(err, -EINVAL,

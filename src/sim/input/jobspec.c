@@ -110,7 +110,7 @@ static int set_name(struct job_spec *spec, const char *text, struct error *err)
 
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-            return error_set(err, -EINVAL, "a name holds no control characters");
+            return error_set(err, -EINVAL, "holds a control character");
     if (length >= SIM_NAME_MAX)
         return error_set(err, -EINVAL, "%.20s… is longer than %d bytes", text, SIM_NAME_MAX - 1);
     memcpy(spec->name, text, length + 1);

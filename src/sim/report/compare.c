@@ -392,14 +392,15 @@ int compare_all(struct compare *compare, struct error *err)
     struct work work = {
         .compare = compare, .failed = UINT32_MAX, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_condattr_t attributes;
+    const char *trace = compare->scenario->trace_path;
     int r = count_jobs(compare, err);
 
     if (r < 0)
         return r;
     if (compare->job_count == 0)
-        return error_set(err, -EINVAL, "%s: there are no jobs: %s", compare->scenario->file,
-                         compare->scenario->trace_path ? compare->scenario->trace_path
-                                                       : "none arrives before workload.until");
+        return error_set(err, -EINVAL, "%s: there are no jobs: %s%s", compare->scenario->file,
+                         trace ? "none in " : "none arrives before workload.until",
+                         trace ? trace : "");
     /* Not pthread_cond_clockwait, which glibc before 2.30 lacks. */
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

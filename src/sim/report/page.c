@@ -102,7 +102,7 @@ static void gain_table(FILE *f, const struct compare *compare)
     fputs("<h2>Against ", f);
     svg_text(f, compare->policies[0].text);
     fputs("</h2>\n<p>How many times better, seed by seed; above 1 is better. Seeds in which one of "
-          "both left more jobs unfinished do not count.</p>\n"
+          "the two left more jobs unfinished do not count.</p>\n"
           "<div class=\"scroll\"><table><thead><tr><th>policy</th>",
           f);
     for (size_t i = 0; i < ARRAY_LEN(shown); i++)

@@ -224,10 +224,10 @@ static void tell_changes(struct area *a, const struct policy_force *before, uint
 
     tell_amiss(a);
     if (a->force.ended && !before->ended) {
-        snprintf(text, sizeof(text),
-                 "policy %llu is past its end and the hub sent no other: the area %s",
+        snprintf(text, sizeof(text), "policy %llu is past its end and the hub sent no other: %s",
                  (unsigned long long)a->force.number,
-                 a->force.cap_uw == POLICY_FREE ? "is free" : "falls to its floor");
+                 a->force.cap_uw == POLICY_FREE ? "it caps nothing any more"
+                                                : "the area falls to its floor");
         say(a, "policy", text, NULL);
     }
     if (a->cap_uw != cap_before_uw || a->force.ended != before->ended ||
@@ -433,7 +433,10 @@ static void got_command(struct area *a, const struct mqtt_message *m)
     size_t len;
 
     if (m->retained)
-        say(a, "refused", "a command came that the broker keeps: nobody knows how old it is", NULL);
+        say(a, "refused",
+            "a retained message of the broker holds a command: it is ignored, since nobody knows "
+            "how old it is",
+            NULL);
     else if (policy_open_command(a->policy, m->bytes, m->len, &text, &len) < 0)
         say(a, "refused", "a command came that the hub did not seal for this unit", NULL);
     else if (payload_cmd_read(text, len, &cmd, &err) < 0)

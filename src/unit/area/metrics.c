@@ -29,7 +29,7 @@ static void write_switches(FILE *f, const struct payload_state *s)
     if (!s->switches)
         return;
     prometheus_family(f, "tide_unit_switch_on", "gauge",
-                      "Whether the relay is on; none: it does not say");
+                      "Whether the relay is on; no figure: it does not say");
     for (uint32_t i = 0; i < s->switches; i++) {
         if (!s->item[i].known)
             continue;
@@ -66,7 +66,8 @@ static char *text_of(const struct metrics_now *now)
         prometheus_one(f, "tide_unit_budget_used_joules", "gauge",
                        "Part of today's budget that is used", watts(s->budget_used_uj));
     }
-    prometheus_one(f, "tide_unit_policy_number", "gauge", "0: no policy", (double)s->policy);
+    prometheus_one(f, "tide_unit_policy_number", "gauge", "Number of the policy in force; 0: none",
+                   (double)s->policy);
     prometheus_one(f, "tide_unit_parent_connected", "gauge", "Whether the parent's broker is there",
                    now->connected);
     write_switches(f, s);
@@ -84,7 +85,7 @@ static void on_request(void *arg, struct httpd_request *r)
         return;
     }
     if (strcmp(r->path, "/metrics") != 0) {
-        httpd_answer(r, 404, "text/plain", strdup("there is /metrics\n"), false);
+        httpd_answer(r, 404, "text/plain", strdup("there is only /metrics\n"), false);
         return;
     }
     now = calloc(1, sizeof(*now));

@@ -74,8 +74,9 @@ static int open_bundle(const struct policy *p, const void *bytes, size_t len, st
     int r;
 
     if (!p->key)
-        return error_set(err, -EBADMSG,
-                         "a policy came, and [uplink] seal= names no key of the hub");
+        return error_set(
+            err, -EBADMSG,
+            "a policy came, and the key of the hub is missing: name it by [uplink] seal=");
     r = sealed_open(p->key, SEALED_POLICY, p->config->name, bytes, len, &text, &text_len);
     if (r == -EBADMSG)
         return error_set(err, r,
@@ -323,7 +324,8 @@ static void force_rules(struct policy *p, const struct policy_now *now, struct p
         uint64_t least = floors(p->config);
 
         if (has_breaker(b))
-            lower(f, v.floor_uw > least ? v.floor_uw : least, CAP_BREAKER, "the end", 0);
+            lower(f, v.floor_uw > least ? v.floor_uw : least, CAP_BREAKER,
+                  "the floor after the end", 0);
         return;
     }
     if (v.cap_by != RULE_NONE)

@@ -86,8 +86,10 @@ static void finish(struct switched *w, const char *state, const char *why)
     char text[PAYLOAD_TEXT_MAX];
     bool command = w->want == WANT_BY_COMMAND;
 
-    snprintf(text, sizeof(text), "%s: %s (%s, by %.40s)", w->config->name, word(w->on), why,
-             command ? w->by : "a rule");
+    snprintf(text, sizeof(text),
+             strcmp(state, "done") == 0 ? "%s: %s (%s, by %.40s)"
+                                        : "%s: not switched %s: %s (by %.40s)",
+             w->config->name, word(w->on), why, command ? w->by : "a rule");
     if (w->want != WANT_NOTHING)
         tell(w, state, command ? w->id : NULL, command ? w->by : "rule", text);
     w->want = WANT_NOTHING;
@@ -106,7 +108,7 @@ static void reason(const struct switched *w, enum relay_answer answer, char *ret
     else if (answer == RELAY_NEVER)
         snprintf(ret, size, "it changed too often in this hour");
     else if (!w->relay.known)
-        snprintf(ret, size, "it does not say how it is");
+        snprintf(ret, size, "the relay does not say whether it is on");
     else
         snprintf(ret, size, "it stays %s for at least %u s", word(w->relay.on),
                  w->relay.on ? c->min_on_s : c->min_off_s);
@@ -123,8 +125,8 @@ static void order(struct switched *w)
         return;
     }
     w->deaf = true;
-    snprintf(text, sizeof(text), "%s does not obey: it was switched %s %u times", w->config->name,
-             word(w->on), TRIES);
+    snprintf(text, sizeof(text), "%s does not obey: it was told %u times to switch %s",
+             w->config->name, TRIES, word(w->on));
     tell(w, "disobeyed", w->want == WANT_BY_COMMAND ? w->id : NULL,
          w->want == WANT_BY_COMMAND ? w->by : "rule", text);
     if (w->want == WANT_BY_COMMAND) {
@@ -157,7 +159,7 @@ static void try(struct switched *w, uint64_t wall_ms, uint64_t now_ns)
     answer = relay_ask(&w->relay, w->on, now_ns, &later_ns);
     wait_ms = later_ns == UINT64_MAX ? 0 : (later_ns - now_ns) / NS_PER_MS;
     if (answer == RELAY_ALREADY) {
-        finish(w, "done", "it is so");
+        finish(w, "done", "it was so already");
     } else if (answer == RELAY_SWITCH) {
         order(w);
     } else if (w->want == WANT_BY_COMMAND && !w->relay.ordered_ns &&
@@ -196,8 +198,9 @@ static void by_hand(struct switched *w)
 
     w->off_by_rule = false;
     snprintf(text, sizeof(text), "%s: %s%s", w->config->name, word(w->relay.on),
-             w->config->always_on && !w->relay.on ? ", and it should never be: nobody here did it"
-                                                  : " (by hand)");
+             w->config->always_on && !w->relay.on
+                 ? ", and it is always-on: neither a command nor a rule did it"
+                 : " (by hand)");
     tell(w, "done", NULL, "hand", text);
 }
 
@@ -284,7 +287,8 @@ static const char *forbidden(struct site *s, const struct switched *w,
     r = orders_note(s->orders, cmd->id, cmd->until_ms, wall_ms);
     if (r == -E2BIG)
         return "too many commands came: each is remembered until an hour after its end";
-    return r < 0 ? "the unit's disk cannot note it, so it could come twice" : NULL;
+    return r < 0 ? "the unit's disk cannot note the command, which could then be carried out twice"
+                 : NULL;
 }
 
 static void refuse(struct site *s, const struct payload_cmd *cmd, const char *state,

@@ -79,7 +79,7 @@ static void look_on(struct redfish *r)
     else if (r->at_chassis < r->chassis.n)
         ask(r, LOOK, r->chassis.path[r->at_chassis++], NULL);
     else
-        device_lost(r->device, "no chassis of it tells its power");
+        device_lost(r->device, "none of its chassis tells its power");
 }
 
 static void begin_search(struct redfish *r)
