@@ -27,10 +27,14 @@ def test_program_of_the_document_runs(example, tmp_path):
             "coordinator.close()"))
     (tmp_path / "train.py").write_text(program)
     with cluster(PYTHON, workers=2) as nodes:
-        done = subprocess.run(
-            [PYTHON, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=GUARD_S,
-            env=clean_env(PYTHONPATH=ROOT / "python", CUDA_VISIBLE_DEVICES="",
-                          TF_CPP_MIN_LOG_LEVEL=2, **nodes.env))
+        try:
+            done = subprocess.run(
+                [PYTHON, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=GUARD_S,
+                env=clean_env(PYTHONPATH=ROOT / "python", CUDA_VISIBLE_DEVICES="",
+                              TF_CPP_MIN_LOG_LEVEL=2, **nodes.env))
+        except subprocess.TimeoutExpired as late:  # by itself it tells the first lines alone
+            said = [(late.stderr or b"").decode()] + [log.read_text() for log in sorted(nodes.directory.glob("*.log"))]
+            pytest.fail("\n".join([f"no end within {GUARD_S} s", *(text[-3000:] for text in said)]))
     assert done.returncode == 0, done.stderr[-4000:]
     assert "epoch 2: loss" in done.stdout and "'accuracy'" in done.stdout
     assert (tmp_path / "model.keras").stat().st_size > 0
