@@ -142,7 +142,7 @@ static void on_publish(struct mosquitto *client, void *arg, int id, int code,
         if (m->flight[i].used && m->flight[i].id == id) {
             m->flight[i].used = false;
             if (m->options.stored)
-                m->options.stored(m->options.arg, id);
+                m->options.stored(m->options.arg, id, code != MQTT_RC_NO_MATCHING_SUBSCRIBERS);
             return;
         }
 }

@@ -46,7 +46,11 @@ struct mqtt_options {
      */
     void (*up)(void *arg, const char *problem);
     void (*got)(void *arg, const struct mqtt_message *m);
-    void (*stored)(void *arg, int id); /* the broker has it; may be NULL */
+    /*
+     * The broker has it; may be NULL. @heard false: nobody has subscribed to it, so it is gone
+     * unless it is retained.
+     */
+    void (*stored)(void *arg, int id, bool heard);
     void *arg;
 };
 

@@ -20,6 +20,8 @@
 #define WINDOW     8               /* messages without a receipt */
 #define PATIENT_NS (10 * NS_PER_S) /* less than a batch waits so long */
 #define AGAIN_NS   (30 * NS_PER_S) /* without a receipt for so long, records are sent again */
+#define SOON_NS    NS_PER_S        /* after a message that nobody heard; then twice as long, … */
+#define SOON_MAX   4               /* … so often */
 #define DEMAND_NS  (10 * NS_PER_S) /* an unchanged draw is told so often */
 #define STATE_NS   (60 * NS_PER_S) /* an unchanged state */
 
@@ -39,7 +41,9 @@ struct uplink {
     size_t waiting;          /* of these */
     uint64_t batch_ns, again_ns, demand_ns;
     struct payload_demand told;
-    bool behind; /* the last message was a full one: more is there */
+    bool behind;      /* the last message was a full one: more is there */
+    bool alone;       /* since records were sent again, the parent is known not to hear them */
+    unsigned unheard; /* how often that was so since its last receipt */
 };
 
 __attribute__((format(printf, 2, 3))) static void say(const struct uplink *u, const char *fmt, ...)
@@ -128,17 +132,25 @@ void uplink_state_changed(struct uplink *u)
     u->changed = true;
 }
 
-/* All that has no receipt goes out again. Units that lost one parent do not all ask at once. */
-static void send_again(struct uplink *u, uint64_t now_ns)
+/* Some part of a time: units that lost one parent do not all ask at once. */
+static uint64_t part_of(uint64_t ns)
 {
     uint32_t chance = 0;
 
     if (getrandom(&chance, sizeof(chance), GRND_NONBLOCK) < 0)
         chance = 0;
+    return ns / 1000 * (chance % 1000);
+}
+
+/* All that has no receipt goes out again. */
+static void send_again(struct uplink *u, uint64_t now_ns)
+{
     u->sent_seq = 0;
     u->waiting = 0;
     u->behind = true;
-    u->again_ns = now_ns + AGAIN_NS + chance % (AGAIN_NS / 4);
+    u->alone = false;
+    u->batch_ns = 0;
+    u->again_ns = now_ns + AGAIN_NS + part_of(AGAIN_NS / 4);
 }
 
 static bool send_batch(struct uplink *u, uint64_t now_ns)
@@ -146,7 +158,7 @@ static bool send_batch(struct uplink *u, uint64_t now_ns)
     static struct payload_energy message;
     size_t most = u->behind ? PAYLOAD_RECORDS_MAX : BATCH;
 
-    if (u->waiting == WINDOW ||
+    if (u->waiting >= (u->unheard ? 1 : WINDOW) ||
         outbox_next(u->outbox, u->sent_seq, most, message.record, &message.count) < 0 ||
         message.count == 0)
         return false;
@@ -221,6 +233,8 @@ static void take_receipt(struct uplink *u, const struct payload_receipt *receipt
 
     if (receipt->boot != outbox_boot(u->outbox))
         return;
+    u->alone = false;
+    u->unheard = 0;
     if (receipt->seq == 0) {
         send_again(u, now);
         send_batches(u, now);
@@ -256,6 +270,24 @@ static void got(void *arg, const struct mqtt_message *m)
         take_receipt(u, &receipt);
 }
 
+/*
+ * The parent is not at its broker, which keeps nothing for it, but may begin just now. Until its
+ * next receipt one message at a time is sent again, soon at first.
+ */
+static void stored(void *arg, int id, bool heard)
+{
+    struct uplink *u = arg;
+    uint64_t again_ns, wait_ns = SOON_NS << u->unheard;
+
+    if (heard || u->waiting == 0 || u->alone)
+        return;
+    again_ns = clock_now_ns() + wait_ns + part_of(wait_ns);
+    if (again_ns < u->again_ns)
+        u->again_ns = again_ns;
+    u->alone = true;
+    u->unheard += u->unheard < SOON_MAX;
+}
+
 static void up(void *arg, const char *problem)
 {
     struct uplink *u = arg;
@@ -265,6 +297,7 @@ static void up(void *arg, const char *problem)
         return;
     }
     say(u, "uplink: connected");
+    u->unheard = 0;
     u->state_ns = 0; /* told by the next tick, when all that it tells of is there */
     u->changed = true;
     send_again(u, clock_now_ns());
@@ -301,6 +334,7 @@ static int begin(struct uplink *u, struct mqtt **ret, struct error *err)
         .will = will,
         .up = up,
         .got = got,
+        .stored = stored,
         .arg = u,
     };
     struct mqtt *m = NULL;

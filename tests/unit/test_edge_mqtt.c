@@ -2,7 +2,8 @@
 /*
  * The connection to a broker, against a real mosquitto on loopback: messages, expiry of
  * connections, last wills, a broker that dies and comes back, certificates and rights, a peer that
- * says nothing. Exits 77 where mosquitto or openssl is missing.
+ * says nothing; and the uplink, whose parent begins late. Exits 77 where mosquitto or openssl is
+ * missing.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include "base/clock.h"
 #include "edge/mqtt.h"
 #include "edge/topic.h"
+#include "edge/uplink.h"
 
 #define GUARD_NS (30 * NS_PER_S)
 
@@ -35,7 +37,7 @@ static uint16_t plain_port, tls_port;
 /* A client and what it saw. */
 struct seen {
     struct mqtt *mqtt;
-    unsigned ups, problems, messages, stored;
+    unsigned ups, problems, messages, stored, unheard;
     char problem[256], topic[128], text[128];
     bool retained;
 };
@@ -62,9 +64,12 @@ static void got(void *arg, const struct mqtt_message *m)
     snprintf(s->text, sizeof(s->text), "%.*s", (int)m->len, (const char *)m->bytes);
 }
 
-static void stored(void *arg, int id)
+static void stored(void *arg, int id, bool heard)
 {
-    ((struct seen *)arg)->stored++;
+    struct seen *s = arg;
+
+    s->stored++;
+    s->unheard += !heard;
 }
 
 /* Runs the loop until the condition holds; fails after the guard's time. */
@@ -154,7 +159,10 @@ static void messages_arrive_and_are_acknowledged(void **state)
     }
     assert_string_equal(b.topic, "t/x");
     assert_string_equal(b.text, "hello");
-    b.messages = 0;
+    b.messages = a.stored = a.unheard = 0;
+    assert_int_equal(mqtt_publish(a.mqtt, "t/x", "heard", 5, 1, false, 0, &id), 0);
+    UNTIL(a.stored);
+    assert_int_equal(a.unheard, 0);
     assert_int_equal(mqtt_publish(a.mqtt, "late/y", "", 0, 0, false, 0, &id), 0);
     UNTIL(strcmp(b.topic, "late/y") == 0);
     mqtt_free(a.mqtt);
@@ -174,6 +182,7 @@ static void no_more_is_in_flight_than_allowed(void **state)
     assert_int_equal(r, -EAGAIN);
     assert_int_equal(sent, MQTT_FLIGHT_MAX);
     UNTIL(a.stored == MQTT_FLIGHT_MAX);
+    assert_int_equal(a.unheard, MQTT_FLIGHT_MAX);
     assert_int_equal(mqtt_publish(a.mqtt, "t/x", "1", 1, 1, false, 0, &id), 0);
     mqtt_free(a.mqtt);
 }
@@ -239,6 +248,59 @@ static void a_broker_that_comes_back_is_found_again(void **state)
     assert_string_equal(b.text, "again");
     mqtt_free(a.mqtt);
     mqtt_free(b.mqtt);
+}
+
+/* ---- a parent that begins after its child ---------------------------------------------------- */
+
+static void say_nothing(void *arg, const char *text)
+{
+}
+
+static void no_state(void *arg, struct payload_state *ret)
+{
+}
+
+/* As a hub that starts slowly, or again: the broker passes on what comes meanwhile to nobody. */
+static void records_that_nobody_heard_are_sent_again_soon(void **state)
+{
+    const struct uplink_place place = {.name = "child",
+                                       .role = "unit",
+                                       .host = "127.0.0.1",
+                                       .port = plain_port,
+                                       .ca = "",
+                                       .cert = "",
+                                       .key = ""};
+    const struct uplink_hooks hooks = {.state = no_state, .say = say_nothing};
+    struct outbox_record r = {.point = "area", .from_ms = 1000, .to_ms = 2000};
+    struct seen parent = {0};
+    struct mqtt_options o = plain(&parent, "parent");
+    struct outbox *outbox;
+    struct uplink *u;
+    struct error err;
+    char path[128], topic[TOPIC_MAX];
+    uint64_t later;
+
+    snprintf(path, sizeof(path), "%s/outbox.db", dir);
+    assert_int_equal(outbox_open(path, 1 << 20, 7, &outbox, &err), 0);
+    assert_int_equal(uplink_new(event, &place, outbox, &hooks, &u, &err), 0);
+    UNTIL(uplink_connected(u));
+    for (int i = 0; i < 10 * PAYLOAD_RECORDS_MAX; i++) /* more messages than may wait */
+        outbox_put(outbox, &r);
+    uplink_tick(u, NULL, clock_now_ns());
+    connect_as(&parent, &o);
+    UNTIL(parent.ups);
+    while (sd_event_run(event, 300000) > 0) /* the broker's words on the record, too */
+        ;
+    mqtt_subscribe(parent.mqtt, topic_make("child", TOPIC_ENERGY, topic), 1);
+    later = clock_now_ns() + 20 * NS_PER_S; /* without a receipt alone, it would be 30 s */
+    for (uint64_t end = clock_now_ns() + GUARD_NS; parent.messages == 0 && clock_now_ns() < end;) {
+        uplink_tick(u, NULL, later);
+        sd_event_run(event, 100000);
+    }
+    assert_string_equal(parent.topic, topic);
+    uplink_free(u);
+    outbox_close(outbox);
+    mqtt_free(parent.mqtt);
 }
 
 /* ---- certificates ---------------------------------------------------------------------------- */
@@ -433,6 +495,8 @@ int main(void)
         cmocka_unit_test(who_has_no_certificate_is_refused),
         cmocka_unit_test(wrong_options_are_said_at_once),
         cmocka_unit_test(a_peer_that_says_nothing_is_given_up),
+        /* Last, as its child's will stays at the broker. */
+        cmocka_unit_test(records_that_nobody_heard_are_sent_again_soon),
     };
     int failed;
 

@@ -171,7 +171,7 @@ static void on_up(void *arg, const char *problem)
     }
 }
 
-static void on_stored(void *arg, int id)
+static void on_stored(void *arg, int id, bool heard)
 {
     struct tree *t = arg;
 
