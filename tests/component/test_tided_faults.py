@@ -535,9 +535,10 @@ def test_a_socket_replaced_by_a_link_is_not_followed(place):
 
 @pytest.fixture
 def full_disk(place):
+    """Much larger than what tided's databases take at first: they alone shall not fill it."""
     path = place.base / "full"
     path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k,mode=755", "tmpfs", path], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=755", "tmpfs", path], check=True)
     yield path
     subprocess.run(["umount", "-l", path], check=True)
 
@@ -571,6 +572,7 @@ def test_a_full_disk_costs_only_the_records(place, full_disk):
     tided.start()  # on the full disk
     assert tided.api("GET", "/v1/machine")[1]["epoch"] > epoch
     eventually(lambda: sorted(j["name"] for j in tided.jobs()) == ["one", "two"])
+    assert (full_disk / "filler").stat().st_blocks * 512 > 128 << 10  # so much is free again
     (full_disk / "filler").unlink()
     tided.job(name="three")
     eventually(lambda: any("three" in f.read_text() for f in (full_disk / "jobs").iterdir()))
