@@ -127,8 +127,8 @@ def test_a_container_that_is_killed_fails_and_its_children_end_with_it(pods, nod
 
 def test_a_container_that_is_no_longer_alive_is_started_again(pods, node):
     pods.make("ill", sys.executable, "-c", SERVER, restartPolicy="Always", **SWITCHED,
-              container={"livenessProbe": PROBE, **MOUNTED})
-    pods.until_ready("ill")
+              container={"livenessProbe": PROBE, "startupProbe": {**PROBE, "failureThreshold": 60}, **MOUNTED})
+    pods.until_ready("ill")  # answers; asked to end before it listens to signals, it would be killed
     first = node.run_of("ill").container
     switch = node.run_of("ill").pod_run.volumes.paths["switch"] / "healthz"
     switch.touch()
