@@ -235,27 +235,29 @@ def validate(binary, threads, rounds):
 
 
 def test_each_construct_has_its_result_under_random_targets(validation, run, tided):
-    binary, dice, told = validation(), random.Random(14), 0
+    """Targets come while the program computes: it is told to go on first, and heard before the next one."""
+    binary, dice = validation(), random.Random(14)
     expected = validate(binary, 3, 3)[:2]
     assert expected == validate(binary, 1, 3)[:2]
     program = run(binary)
 
-    def goes_on():
-        nonlocal told
-        told += 1
-        program.tell("go 1")  # a program without regions is not seen
+    def goes_on(rounds, threads=None):
+        program.tell(f"go {rounds}")
+        if threads:
+            program.set(threads, deadline_ms=1000)
+        *result, smallest, largest = program.expect("sum")
+        assert result == expected
+        return smallest, largest
+
+    def malleable():
+        goes_on(1)  # a program without regions is not seen
         return next((b for j in tided.jobs() for b in j["backends"] if b["malleable"]), None)
-    eventually(goes_on)
-    teams = set()
+    eventually(malleable)
     for _ in range(2000 if SOAK else 30):
-        program.set(dice.randint(1, 8), deadline_ms=1000)
-        program.tell("go 2")
-        told += 1
-    for _ in range(told):
-        said = program.expect("sum")
-        assert said[:2] == expected
-        teams |= {said[2], said[3]}
-    assert len(teams) > 3, "its teams did not follow"
+        goes_on(2, dice.randint(1, 8))
+    for threads in (5, 1, 8, 3):
+        program.set(threads)
+        eventually(lambda n=str(threads): goes_on(1) == (n, n))
     program.end()
 
 

@@ -76,7 +76,7 @@ def test_a_parameter_has_effect_at_once_and_shows_its_value(tided):
     ({"policy": "equal/strict"}, '"strict"'), ({"policy": "priority/ageing=x"}, '"x"'),
     ({"policy": "priority/ageing=-1s"}, '"-1s"'), ({"policy": "priority//"}, '""'),
     ({"policy": "priority/ageing=1s/ageing=2s"}, "second time"), ({}, "missing"),
-    ({"policy": "equal", "name": "equal"}, "choose one"), ({"polcy": "equal"}, "polcy"),
+    ({"policy": "equal", "name": "equal"}, "send one"), ({"polcy": "equal"}, "polcy"),
 ], ids=str)
 def test_a_wrong_choice_is_refused_and_the_old_one_stays(tided, body, word):
     choose(tided, "priority/ageing=90s")
