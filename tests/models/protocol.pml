@@ -10,7 +10,7 @@
  *   src/daemon/plan/settle.c move_cores() 7114fe691786
  *   src/daemon/plan/settle.c raise_targets() 3b6727d64231
  *   src/daemon/peers/agent.c on_ack() aaf02fc5f07d
- *   src/daemon/confine/actuate.c fence_process() 76ba37664499
+ *   src/daemon/confine/actuate.c fence_process() 71429862dfd5
  *   src/daemon/confine/guardian.c guardian_note() 8e78197791ba
  *   src/daemon/confine/guardian.c restore() e1e157fa3a0c
  *   src/daemon/confine/guardian.c restore_left() f9185d7c84ed

@@ -160,7 +160,10 @@ static void unfence_process(struct process *p)
     p->fenced = false;
 }
 
-/* A setuid program gets no cores, and loses those that it got before. */
+/*
+ * A setuid program gets no cores, and loses those that it got before; a process whose user cannot
+ * be read likewise.
+ */
 static int fence_process(struct process *p, const struct cpuset *cores)
 {
     struct daemon *d = p->job->daemon;
@@ -170,16 +173,18 @@ static int fence_process(struct process *p, const struct cpuset *cores)
     if (in_cpuset(p))
         return 0;
     r = owner_check(p->job, p->pidfd, p->pid);
-    if (r == -EPERM)
+    if (r < 0 && r != -ESRCH)
         unfence_process(p);
     if (r < 0)
         return 0;
     r = guardian_note(d->guardian, p->pid, p->start, &p->original);
+    p->fenced |= r == 0; /* also where some of its threads get the cores and others do not */
     if (r == 0)
         r = fault(FAULT_AFFINITY);
     if (r == 0)
         r = proc_set_affinity(d->root, p->pid, cores, NULL);
-    p->fenced = r == 0;
+    if (r < 0 && r != -ESRCH)
+        unfence_process(p);
     return r == -ESRCH ? 0 : r;
 }
 
@@ -197,32 +202,47 @@ static void release_process(struct process *p)
     guardian_forget(d->guardian, p->pid, p->start);
 }
 
-static int unfence(struct job *j)
+/* Its groups are gone, and with them all limits but affinities: to be written again. */
+static void forget_groups(struct job *j)
+{
+    for (struct process *p = j->processes; p; p = p->next)
+        p->moved = 0;
+    j->placed.weight = 0;
+    j->placed.yields = false;
+    j->placed.quota_mcpu = CGROUP_NO_QUOTA;
+    j->placed.freezer = (struct freezer){0};
+}
+
+/* A job must not be kept to cores that nobody takes back: it leaves a cpuset that stays narrow. */
+static void unfence(struct job *j)
 {
     char name[CGROUP_NAME_MAX];
-    int r = 0;
+    bool stays = false;
 
     if (j->placed.groups & CGROUP_CPUSET) {
         job_group_name(j, name);
-        r = cgroup_set_cpus(j->daemon->cgroup, name, &j->daemon->topology.online, NULL);
+        stays = cgroup_set_cpus(j->daemon->cgroup, name, &j->daemon->topology.online, NULL) < 0;
     }
+    if (stays)
+        job_group_remove(j);
     for (struct process *p = j->processes; p; p = p->next)
         unfence_process(p);
     cpuset_zero(&j->placed.cores);
-    return r;
+    if (!stays)
+        return;
+    forget_groups(j);
+    if (j->admission.submitted)
+        snprintf(j->placed.freezer.why, sizeof(j->placed.freezer.why),
+                 "it had to leave its control group, whose cores cannot be written");
+    admission_runs(j); /* removing a group thaws it */
 }
 
 void actuate_release(struct job *j)
 {
     unfence(j);
     job_group_remove(j);
-    for (struct process *p = j->processes; p; p = p->next)
-        p->moved = 0;
-    j->placed.weight = 0; /* none yet: to be written again */
-    j->placed.yields = false;
-    j->placed.quota_mcpu = CGROUP_NO_QUOTA;
+    forget_groups(j);
     j->placed.unfenceable = j->placed.quota_failed = false;
-    j->placed.freezer = (struct freezer){0}; /* the control group was removed */
 }
 
 static int set_cores(struct job *j, const struct cpuset *cores)
@@ -232,8 +252,10 @@ static int set_cores(struct job *j, const struct cpuset *cores)
     char name[CGROUP_NAME_MAX];
     int r = 0;
 
-    if (cpuset_count(cores) == 0)
-        return unfence(j);
+    if (cpuset_count(cores) == 0) {
+        unfence(j);
+        return 0;
+    }
     if (d->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
         job_group_name(j, name);
         r = cgroup_set_cpus(d->cgroup, name, cores, &err);
