@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define LOOK_MIN_NS   (2 * NS_PER_MS)
+#define THAW_AGAIN_NS (100 * NS_PER_MS)
 #define GATHER_PASSES 5
 
 /* ---- its group ---- */
@@ -145,6 +146,7 @@ int freezer_want(struct job *j, bool paused)
     struct error err = {0};
     int r;
 
+    f->stuck &= !paused;
     if (paused != f->want || (!paused && j->observed.frozen)) {
         job_group_name(j, name);
         r = paused ? check_members(j, name) : 0;
@@ -153,6 +155,7 @@ int freezer_want(struct job *j, bool paused)
         r = cgroup_freeze(j->daemon->cgroup, name, paused, &err);
         if (r < 0 && paused)
             cannot(f, err.text);
+        f->stuck = r < 0 && !paused && f->want;
         if (r < 0)
             return r;
         f->since_ns = clock_now_ns();
@@ -168,12 +171,17 @@ bool freezer_paused(const struct job *j)
     return j->placed.freezer.paused;
 }
 
-/* Looks again after as long as it has taken so far: nearly always a millisecond is enough. */
+/*
+ * Looks again after as long as it has taken so far: nearly always a millisecond is enough. A thaw
+ * that failed is tried again, also when nothing else happens.
+ */
 uint64_t freezer_next_look(const struct job *j, uint64_t now)
 {
     const struct freezer *f = &j->placed.freezer;
     uint64_t taken = now > f->since_ns ? now - f->since_ns : 0;
 
+    if (f->want && f->stuck)
+        return now + THAW_AGAIN_NS;
     if (!f->want || f->paused)
         return UINT64_MAX;
     return now + (taken > LOOK_MIN_NS ? taken : LOOK_MIN_NS);

@@ -208,10 +208,11 @@ static void resume(struct job *j)
 {
     int r = j->confine->set_paused(j, false);
 
-    if (r < 0)
+    if (r < 0 && !j->admission.told)
         daemon_log("job %s (%s) cannot be resumed: %s; trying again", j->id, j->name, strerror(-r));
+    j->admission.told = r < 0;
     if (j->confine->is_paused(j))
-        return; /* the engine's answer or the tick calls this again */
+        return; /* the engine's answer or plan.c's timer calls this again */
     enter(j, JOB_RUNNING, clock_now_ns());
     job_record(j, 0, j->admission.cores, j->wanted.reason);
 }

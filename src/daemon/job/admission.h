@@ -30,6 +30,7 @@ struct admission {
     bool held;                    /* a person keeps it in the queue */
     bool submitted;               /* starts when the policy says so */
     bool ending;                  /* `tide cancel`: not paused any more */
+    bool told;                    /* that it cannot be resumed */
     uint32_t cores;               /* at its start, or when it was paused */
     uint64_t begun_ns;            /* first start; 0: not yet */
     uint64_t since_ns;            /* start of the phase */

@@ -114,6 +114,7 @@ struct freezer {
     uint64_t since_ns;        /* since when the present one is wanted */
     bool able;                /* all its processes are in its group */
     bool want, paused;        /* paused: in place */
+    bool stuck;               /* it could not be thawed */
     char why[ERROR_TEXT_MAX]; /* why not able */
 };
 
