@@ -478,6 +478,16 @@ def test_an_overtaken_lease_is_stale(modelled):
     assert cap(modelled)["uw"] == FULL
 
 
+def test_after_a_leases_end_any_number_counts(modelled):
+    """Who numbers leases begins at 1 when its book is lost; the machine's connection goes on with the same boot."""
+    floor = 60_000_000
+    assert lease(modelled, uw=MIDDLE, number=7, kind="breaker", floor=floor, ttl=300)[0] in (200, 202)
+    eventually(lambda: cap(modelled)["uw"] == floor)
+    status, answer = lease(modelled, uw=FULL, number=1, kind="breaker", floor=floor)
+    assert status in (200, 202), answer
+    assert cap(modelled)["uw"] == FULL
+
+
 @pytest.mark.parametrize("wrong", [{"uw": 0}, {"ttl": 0}, {"ttl": 600_001}, {"kind": "law"}, {"v": 2}, {"uw": None}])
 def test_what_is_no_lease_is_refused(modelled, wrong):
     assert lease(modelled, **{"uw": MIDDLE, **wrong})[0] == 400

@@ -368,7 +368,8 @@ int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct
     struct power_caps *c = d->power_caps;
     int r;
 
-    if (boot == c->lease_boot && number < c->lease_number)
+    if (boot == c->lease_boot && number < c->lease_number &&
+        clock_boot_ns() < c->caps.of[CAP_LEASE].until_ns)
         return error_word(err,
                           error_set(err, -EALREADY,
                                     "the lease %" PRIu64 " is stale: %" PRIu64 " came before it",

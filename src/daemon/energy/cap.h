@@ -58,7 +58,8 @@ int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, str
 
 /*
  * The same for a lease, the @number-th that its giver has sent since its start, @boot. One that was
- * overtaken on its way must not undo a later one: -EALREADY.
+ * overtaken on its way must not undo a later one that is in force: -EALREADY. After the later one's
+ * end any number counts: who numbers them may have lost its book.
  */
 int cap_set_lease(struct daemon *d, uint64_t boot, uint64_t number, const struct cap *cap,
                   struct error *err);
