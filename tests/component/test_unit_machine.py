@@ -173,6 +173,21 @@ def test_a_lease_that_comes_while_tided_is_told_another_is_told_before_it_is_ack
         assert not [a for a in parent.acks if a["number"] == 1 and a["uw"] == 60 * W]
 
 
+def test_a_lease_of_no_watts_is_obeyed(bed, program, tided, tmp_path):  # noqa: F811
+    """Other loads have used up what the breaker bears, and the machine has no floor."""
+    broker = bed.broker()
+    parent = bed.keep(Parent(broker, "m1"))
+    bed.keep(Unit(program, tmp_path / "link", f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n"
+                                              f"[tided]\nsocket = {tided.dir}/api.sock\n"))
+    parent.wait(lambda p: p.asks)
+    ask = parent.asks[-1]
+    broker.publish("tide/1/m1/down/lease", json.dumps(
+        {"v": 1, "boot": ask["boot"], "stamp": ask["stamp"], "number": 1, "uw": 0, "floor": 0, "ttl": 30000, "kind": "breaker"}))
+    parent.wait(lambda p: p.acks)
+    assert parent.acks[-1]["uw"] == 0
+    assert (cap(tided)["source"], cap(tided)["uw"]) == ("lease", 1)
+
+
 def test_a_first_answer_that_knows_nothing_makes_no_energy(bed, program, tmp_path):  # noqa: F811
     """tided knows nothing of its watts for a moment after a start of both; what it has counted is told already."""
     def power(joules, basis="measured"):

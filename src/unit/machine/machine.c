@@ -101,6 +101,8 @@ static void tell_tided(struct machine *m)
     rest.ttl_ms = left_ms - SHRINK_MS;
     if (rest.uw > CAP_OPEN)
         rest.uw = CAP_OPEN;
+    if (rest.uw == 0)
+        rest.uw = 1; /* tided knows no cap of 0; as little as it can is the same */
     if (rest.floor_uw > rest.uw)
         rest.floor_uw = rest.uw;
     m->asking = true;
