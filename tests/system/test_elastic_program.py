@@ -260,6 +260,41 @@ def test_a_function_is_traced_anew_when_what_it_is_given_differs(bed, capfd):
         bed.coordinator.schedule(model.step, args=(batch, bed.epochs(ones())))
 
 
+def test_a_step_has_what_its_function_closed_over_when_it_was_scheduled(bed):
+    tf, batch, traced = bed.tf, bed.epochs(ones()), threading.Event()
+
+    @tf.autograph.experimental.do_not_convert
+    def gate():  # the calls behind it are traced once the program has scheduled them all
+        assert traced.wait(GUARD_S)
+        return tf.constant(0)
+
+    def sums(rates):
+        """How far steps move a weight: one with each rate, then two with the last one."""
+        weight, sgd = bed.variable(), bed.sgd(1.0)
+        rate = last = None
+
+        def step(batch):
+            nonlocal last
+            last = rate
+            slope, = next(batch)
+            sgd.apply([tf.reduce_mean(slope) * rate], [weight])
+
+        traced.clear()
+        bed.coordinator.schedule(gate)
+        for factor, value in rates:
+            rate = None  # the next one may get the place in memory
+            rate = factor(value)
+            bed.coordinator.schedule(step, (batch,))
+        bed.coordinator.schedule(step, (batch,))
+        traced.set()
+        bed.coordinator.join()
+        assert last == rates[-1][1]  # what it leaves in the program's names is there
+        return -float(weight.numpy())
+
+    assert sums([(float, 1.0), (float, 10.0), (float, 100.0)]) == 211.0
+    assert sums([(np.float32, 1.0), (np.float32, 10.0), (np.float32, 100.0)]) == 211.0
+
+
 def test_steps_and_batches_that_an_error_left_undone_are_the_next(bed, capfd):
     tf, coordinator = bed.tf, bed.coordinator
     weight, sgd = bed.variable(), bed.sgd(1.0)

@@ -4,11 +4,14 @@
 As with tf.function, tensors and NumPy arrays are inputs of a trace. Everything else is part of it:
 plain values by their value, objects by their identity. A method is known by its function and its
 object, a lambda or nested function by its code and what it closes over, since Python makes a new
-object for it at each evaluation.
+object for it at each evaluation. What it closes over is that of the call to schedule(): the program
+may give those names other values before the training's thread traces the function.
 """
 
+import dis
 import functools
 import inspect
+import types
 
 import numpy as np
 import tensorflow as tf
@@ -23,6 +26,7 @@ class Arguments:
 
     def __init__(self, function, args, kwargs):
         self.function = function
+        self._python = _frozen(getattr(function, "python_function", function))
         structure = (tuple(args or ()), dict(kwargs or {}))
         leaves = tf.nest.flatten(structure)
         iterators = {id(x): x for x in leaves if isinstance(x, Epochs)}
@@ -56,7 +60,7 @@ class Arguments:
         for number, tensor in zip(self._inputs, tensors[batch:]):
             leaves[number] = tensor
         args, kwargs = tf.nest.pack_sequence_as(self._structure, leaves)
-        python = getattr(self.function, "python_function", self.function)
+        python = self._python
         try:
             converted = tf.autograph.to_graph(getattr(python, "__func__", python))
             if hasattr(python, "__self__"):
@@ -67,6 +71,45 @@ class Arguments:
         if self.epochs:
             return self.epochs.traced(lambda: python(*args, **kwargs), tensors[:batch])
         return python(*args, **kwargs)
+
+
+def _frozen(function):
+    """@function with the values that it closes over now. They live as long as it does, so that none
+    of their identities is another object's meanwhile."""
+    if inspect.ismethod(function):
+        return types.MethodType(_frozen(function.__func__), function.__self__)
+    if isinstance(function, functools.partial):
+        return functools.partial(_frozen(function.func), *function.args, **function.keywords)
+    if not inspect.isfunction(function) or not function.__closure__:
+        return function
+    assigned = _assigned_in(function.__code__)
+    cells = tuple(cell if name in assigned else _copy_cell(cell)
+                  for name, cell in zip(function.__code__.co_freevars, function.__closure__))
+    frozen = types.FunctionType(function.__code__, function.__globals__, function.__name__,
+                                function.__defaults__, cells)
+    for name in ("__kwdefaults__", "__qualname__", "__module__", "__annotations__"):
+        setattr(frozen, name, getattr(function, name))
+    frozen.__dict__.update(function.__dict__)
+    return frozen
+
+
+@functools.lru_cache(1024)
+def _assigned_in(code):
+    """The outer names that a function assigns, itself or in functions inside: what it leaves there
+    is for the program."""
+    names = {step.argval for step in dis.get_instructions(code)
+             if step.opname in ("STORE_DEREF", "DELETE_DEREF")} & set(code.co_freevars)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            names |= _assigned_in(inner)
+    return frozenset(names)
+
+
+def _copy_cell(cell):
+    try:
+        return types.CellType(cell.cell_contents)
+    except ValueError:  # not assigned yet
+        return cell
 
 
 def _is_input(value):
