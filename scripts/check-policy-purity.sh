@@ -12,7 +12,7 @@ more='^$'
 if [ "${1:-}" = --kube ]; then
     more='^(malloc|calloc|realloc|free|str(len|cmp|ncmp|chr|str|cpy|dup)|stpcpy|memchr'
     more="$more|__(mem|str)(cpy|set|move)_chk|v?snprintf|__v?snprintf_chk|(__isoc23_)?strtoll"
-    more="$more|kube_phase_name)\$"
+    more="$more|kube_phase_name|visible)\$"
     shift
 fi
 

@@ -348,6 +348,30 @@ static void without_a_chief_nothing_else_is_made(void **state)
     model_assert_phase(&m, "j", "Running");
 }
 
+/* A status or event that is no text could not be sent, nor anything with it. */
+static void a_text_of_others_is_told_however_it_is_cut(void **state)
+{
+    char message[200] = "x", spec[256]; /* an x, so that a cut is inside one of the characters */
+    json_t *status;
+
+    while (strlen(message) < 150)
+        strcat(message, "\u00e9");
+    snprintf(spec, sizeof(spec), "{\"mode\": \"%s\"}", message);
+    m.no_kubelet = true;
+    model_node(&m, "a", "8", "64Gi");
+    model_etj(&m, "j", "{}");
+    model_etj(&m, "k", spec);
+    model_run(&m, 3);
+    model_assert_condition(&m, "k", "Accepted", "False", "InvalidSpec");
+    status = json_object_get(model_find(m.pods, "j-worker-0"), "status");
+    json_object_set_new(status, "containerStatuses",
+                        json_pack("[{s:s, s:{s:{s:s, s:s}}}]", "name", KUBE_CONTAINER, "state",
+                                  "waiting", "reason", "CreateContainerError", "message", message));
+    model_run(&m, 10);
+    model_assert_condition(&m, "j", "Degraded", "True", "ContainerFails");
+    assert_non_null(strstr(model_text(model_find(m.etjs, "j"), "status", "message"), "\u00e9"));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_prestate_setup_teardown(name, model_set_up, model_tear_down, &m)
@@ -371,6 +395,7 @@ int main(void)
         T(a_chief_that_reports_has_more_time_to_save),
         T(a_worker_that_is_refused_is_said_and_holds_up_nothing_else),
         T(without_a_chief_nothing_else_is_made),
+        T(a_text_of_others_is_told_however_it_is_cut),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

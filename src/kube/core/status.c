@@ -2,6 +2,8 @@
 /* Writes a training's status: phase, conditions, counts, progress; sends events on changes. */
 #include "kube/core/life.h"
 
+#include "base/visible.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,6 +74,7 @@ __attribute__((format(printf, 6, 7))) static void set(struct core *c, struct job
     va_start(ap, fmt);
     vsnprintf(to->message, sizeof(to->message), fmt, ap);
     va_end(ap);
+    visible(to->message); /* a text of others that was cut may end inside a character */
 }
 
 /* Whether somebody overwrites our values repeatedly; a single time may have been a slip. */
@@ -151,6 +154,7 @@ static void set_reason(struct job *job)
     }
     snprintf(s->reason, sizeof(s->reason), "%s", reason);
     snprintf(s->message, sizeof(s->message), "%s", message);
+    visible(s->message);
 }
 
 /* Adds the present size to those that the training had. */

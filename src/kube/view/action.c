@@ -2,6 +2,8 @@
 /* Builds the plan: actions, events, the time of the next look. */
 #include "kube/view/view.h"
 
+#include "base/visible.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +50,7 @@ void core_event(struct core *c, struct job *job, bool warning, const char *reaso
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    visible(text); /* a text of others that was cut may end inside a character */
     copy = core_alloc(c, strlen(text) + 1, 1);
     if (!copy)
         return;
