@@ -2,7 +2,9 @@
 """Checkpoints where the disk is full, is not there, or belongs to another chief. No TensorFlow."""
 
 import contextlib
+import errno
 import os
+import stat
 import subprocess
 import sys
 
@@ -80,6 +82,22 @@ def test_a_directory_that_cannot_be_is_no_reason_to_stop(tmp_path):
         (tmp_path / "file").unlink()
         save(checkpoints, 2)  # it has come
         assert not checkpoints.error and names(tmp_path / "file/below") == [file(2)]
+
+
+def test_a_file_system_that_does_not_flush_directories_has_files_all_the_same(tmp_path, monkeypatch):
+    flush = os.fsync
+
+    def fsync(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        flush(fd)
+
+    monkeypatch.setattr(checkpoint.os, "fsync", fsync)
+    with contextlib.closing(checkpoint.Checkpoints(tmp_path, 30)) as checkpoints:
+        for step in (1, 2, 3):
+            save(checkpoints, step)
+            assert not checkpoints.error
+    assert names(tmp_path) == [file(2), file(3)]
 
 
 CHIEF = """

@@ -95,6 +95,21 @@ queue.wake()
 time.sleep(0.3)
 assert queue.overdue() == [] and not worker.replaced
 """,
+    "a worker whose calls fail without a word is given up": """
+import tensorflow as tf
+dispatch.EXPLAIN_S = 0.01
+def fail():
+    raise tf.errors.CancelledError(None, None, "")
+def lost(node, why):
+    node.state = "lost"
+    cluster.gone.append(why)
+    queue.wake()
+cluster.lost = lost
+feed()
+task(fail)
+until(lambda dead: cluster.gone, "given up")
+assert cluster.gone == ["its calls fail: CancelledError"]
+""",
     "a call that begins after the change has all the time it needs": """
 feed()
 change()

@@ -26,7 +26,7 @@ import zipfile
 
 import numpy as np
 
-from threadtide.tensorflow.log import log
+from threadtide.tensorflow.log import first_line, log
 
 _FILE = re.compile(r"step-(\d{12})\.tide$")
 FORMAT = 2  # variables are known by name; before that by the number of their creation
@@ -199,10 +199,14 @@ class _Directory:
         return _read(path)
 
     def _flush(self):
-        """Waits until the file's name is on the disk, too."""
+        """Waits until the file's name is on the disk, too, where file systems can be asked that of a
+        directory. Elsewhere the file counts as it is."""
         fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
+                raise
         finally:
             os.close(fd)
 
@@ -291,4 +295,4 @@ class Checkpoints:
 
     def _failed(self, text, error):
         self.error = error
-        log(f"{text}: {(str(error) or type(error).__name__).splitlines()[0]}")
+        log(f"{text}: {first_line(error)}")

@@ -18,7 +18,7 @@ import time
 import tensorflow as tf
 
 from threadtide.tensorflow import private
-from threadtide.tensorflow.log import log
+from threadtide.tensorflow.log import first_line, log
 
 ATTEMPTS = 8  # of a task whose calls fail though nobody has gone
 FAILURES = 3  # of a worker, one after the other, before it counts as lost
@@ -179,7 +179,7 @@ class Dispatcher:
         if not gone and transport:
             worker.failures += 1
             if worker.failures >= FAILURES:
-                self._cluster.lost(worker.node, f"its calls fail: {error.message.splitlines()[0]}")
+                self._cluster.lost(worker.node, f"its calls fail: {first_line(error)}")
 
 
 class Worker(threading.Thread):

@@ -7,3 +7,8 @@ import time
 
 def log(text):
     print(f"threadtide: {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def first_line(error):
+    """The first line of what an error says; its kind if it says nothing."""
+    return (str(getattr(error, "message", "") or error) or type(error).__name__).splitlines()[0]

@@ -22,7 +22,7 @@ import tensorflow as tf
 from threadtide.tensorflow import checkpoint, dispatch, private, progress, results, steps
 from threadtide.tensorflow.arguments import Arguments
 from threadtide.tensorflow.data import Epochs
-from threadtide.tensorflow.log import log
+from threadtide.tensorflow.log import first_line, log
 
 LAST_SAVE_S = 15.0  # for the checkpoint of a process that is asked to end
 TRACES = 128  # that are kept
@@ -239,7 +239,7 @@ class ElasticCoordinator:
             if keep:
                 self._variables.bring_home()
         except tf.errors.OpError as error:
-            log(f"the variables cannot be read any more: {error.message.splitlines()[0]}")
+            log(f"the variables cannot be read any more: {first_line(error)}")
 
     def __enter__(self):
         return self
