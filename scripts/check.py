@@ -18,7 +18,8 @@ PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by
 
 Up to five failed tests of a suite of pytest or meson, wherever it runs, are run a second time, by themselves:
 whoever passes then counts as passed and as flaky, a fault to be mended. What failed and what is flaky is
-named once more at the end, where a log that is cut still shows it.
+named once more at the end, where a log that is cut still shows it. The log of a suite that left no report at its
+first try is kept as build-check/log/PHASE.first.log, and its end is shown.
 
 Two kinds of trouble are none of the tests'. A core on which the kernel ran nothing for a while (seen: 230 s, Linux
 6.18) is named, and of the suites that ran meanwhile more tests get a second try. A virtual machine that falls silent
@@ -32,6 +33,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -43,6 +45,7 @@ OUT = ROOT / "build-check"
 LOGS = OUT / "log"
 TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
+WHOLE = "as a whole"  # what failed or is flaky where no test is named
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
 REASON_MAX = 240    # characters of why a test was not good at its first try
@@ -123,11 +126,24 @@ def name_of(case):
     return re.sub(r"@[a-z]+$", "", case.get("name"))
 
 
+def shortened(line):
+    """Its middle left out where it is long."""
+    return line if len(line) <= REASON_MAX else f"{line[:REASON_MAX * 2 // 3 - 3]} … {line[-REASON_MAX // 3:]}"
+
+
 def reason_of(case):
-    """The first line of what a failed test said, its middle left out where it is long."""
+    """The first line of what a failed test said."""
     text = next((end.get("message") or "" for end in case if end.tag in ("failure", "error")), "")
-    line = text.strip().split("\n")[0]
-    return line if len(line) <= REASON_MAX else f"{line[:REASON_MAX * 2 // 3]} … {line[-REASON_MAX // 3:]}"
+    return shortened(text.strip().split("\n")[0])
+
+
+def last_words(log):
+    """Why a suite without a report failed: its last line, behind the line under which that one is indented."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    if not lines:
+        return "its log is empty"
+    head = next((line for line in reversed(lines) if not line[0].isspace()), lines[-1])
+    return shortened(" ".join(dict.fromkeys((head.strip(), lines[-1].strip()))))
 
 
 def pytest_results(file):
@@ -135,7 +151,7 @@ def pytest_results(file):
     again = second_try(file)
     if not file.exists() and again.exists():
         found = pytest_results(again)
-        found.flaky += ("as a whole",)
+        found.flaky += (WHOLE,)
         return found
     found, reasons = Results(), {}
     for suite in xml.etree.ElementTree.parse(file).getroot().iter("testsuite"):
@@ -283,7 +299,7 @@ def machine_phase(name, options, tests, image="machine"):
             status=0
             tests/cluster/vm.py {options} --silence 240 --results {results} {OUT}/{image} \
                 {shlex.quote(f"tests/cluster/inside.sh {what}")} || status=$?
-            mv {results}/junit.xml {file} || true
+            [ ! -e {results}/junit.xml ] || mv {results}/junit.xml {file}
             exit $status"""
     return suite_phase(name, command, tests, (image,), OUT / f"{name}.xml", alone=True, limit_s=700, again_s=650,
                        again_whole=True)
@@ -390,8 +406,10 @@ class Run:
     def __init__(self, phase):
         self.phase = phase
         self.log = LOGS / f"{phase.name}.log"
+        self.first_log = LOGS / f"{phase.name}.first.log"  # of a first try without a report
         self.started = time.monotonic()
         self.log.unlink(missing_ok=True)
+        self.first_log.unlink(missing_ok=True)
         if phase.results:
             phase.results[2].unlink(missing_ok=True)
         if phase.again:
@@ -452,6 +470,7 @@ class Run:
             if not self.phase.again_whole:
                 return False
             failed = ()
+            shutil.copy(self.log, self.first_log)
         self.is_again = True
         self.say(f"once more: {' '.join(failed) or 'the whole suite'}")
         self.begin(self.phase.again(failed), limit_s)
@@ -485,6 +504,8 @@ class Run:
             found = Results()
         if found.failed == 0 and (not good or found.passed + found.skipped == 0):
             found.failed = 1
+        if self.first_log.exists():
+            found.flaky = tuple(f"{name} ({last_words(self.first_log)})" if name == WHOLE else name for name in found.flaky)
         return with_what_must_run(self.phase, found)
 
     def report(self):
@@ -492,18 +513,24 @@ class Run:
         seconds = time.monotonic() - self.started
         counts = (f"{found.passed} passed, {found.failed} failed, {found.skipped} skipped"
                   if self.phase.results else "")
-        lines = self.log.read_text(errors="replace").splitlines()
         if self.process.returncode == CANNOT_RUN and not found.failed:
-            word, counts = "skipped", lines[-1]
+            word, counts = "skipped", self.log.read_text(errors="replace").splitlines()[-1]
         else:
             word = "FAILED " if found.failed else "ok     "
         print(f"{word} {self.phase.name:<10} {seconds:6.1f} s  {self.cpu_s:6.1f} s of a core  {counts}".rstrip(), flush=True)
         for name in found.flaky:
             print(f"        flaky, good at the second try: {name}", flush=True)
+        if self.first_log.exists():
+            print("    its first try ended:")
+            self.show(self.first_log)
         if found.failed:
-            print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({self.log})", sep="\n",
-                  flush=True)
+            self.show(self.log)
         return found
+
+    @staticmethod
+    def show(log):
+        lines = log.read_text(errors="replace").splitlines()
+        print(*(f"    {line}" for line in lines[-TAIL_LINES:]), f"    ({log})", sep="\n", flush=True)
 
 
 # For Python: sleeps on this core for a second at a time, and says when it woke up late. Ends with its standard input.
@@ -600,7 +627,7 @@ def run_in_turn(phases, places, stalls):
                 total.failed += found.failed
                 total.skipped += found.skipped
                 total.names += tuple(f"{run.phase.name}: {name}" for name in
-                                     found.names or ("as a whole",) * bool(found.failed))
+                                     found.names or (WHOLE,) * bool(found.failed))
                 total.flaky += tuple(f"{run.phase.name}: {name}" for name in found.flaky)
                 if found.failed:
                     broken.add(run.phase.name)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The project's own checks find what they are there to find."""
 import argparse
+import dataclasses
 import importlib.util
 import json
 import os
@@ -355,15 +356,57 @@ def test_a_core_that_stands_still_is_seen(check):
     assert all(watcher.returncode is not None for watcher in stalls.watchers)
 
 
-@pytest.mark.parametrize("whole, expected, flaky", [(True, (2, 0), ("s: as a whole",)), (False, (0, 1), ())],
+def silent_machine(check, tmp_path, said="", whole=True):
+    """A suite that says this at its first try and leaves no report."""
+    (tmp_path / "said").write_text(said)
+
+    def command(what, file):
+        return (f"[ {file} != {tmp_path / 's.xml'} ] || {{ cat {tmp_path}/said; exit 1; }}; "
+                f"echo \"{junit('', '')}\" > {file}; echo good now; : {what}")
+    return check.suite_phase("s", command, "tests/t.py", (), tmp_path / "s.xml", again_whole=whole)
+
+
+@pytest.mark.parametrize("whole, expected, flaky", [(True, (2, 0), ("s: as a whole (its log is empty)",)), (False, (0, 1), ())],
                          ids=["machine", "other"])
 def test_a_machine_that_falls_silent_is_started_once_more(check, tmp_path, whole, expected, flaky):
-    def command(what, file):
-        return f"[ {file} != {tmp_path / 's.xml'} ] || exit 1; echo \"{junit('', '')}\" > {file}; : {what}"
-    phase = check.suite_phase("s", command, "tests/t.py", (), tmp_path / "s.xml", again_whole=whole)
-    total = check.run_all([phase], 1)
+    total = check.run_all([silent_machine(check, tmp_path, whole=whole)], 1)
     assert (total.passed, total.failed, total.flaky) == expected + (flaky,)
     assert ("once more: the whole suite" in (tmp_path / "s.log").read_text()) == whole
+
+
+@pytest.mark.parametrize("said, reason", [
+    ("up 9\nvm: it said nothing for 240 s; its console ended:\n    [ 0.1] one\n    [ 0.2] two\n\n",
+     "vm: it said nothing for 240 s; its console ended: [ 0.2] two"),
+    ("vm: it said nothing; its console ended:\n", "vm: it said nothing; its console ended:"),
+    ("up 9\nqemu: no such option\n", "qemu: no such option"),
+    ("  one\n  two\n", "two"),
+    (f"vm:{'x' * 500}the end\n", None),
+], ids=["console", "no console", "word", "indented", "long"])
+def test_why_the_first_try_of_a_whole_suite_failed_is_said_and_its_log_kept(check, tmp_path, capsys, said, reason):
+    total = check.run_all([silent_machine(check, tmp_path, said)], 1)
+    (flaky,) = total.flaky
+    if reason:
+        assert flaky == f"s: as a whole ({reason})"
+    else:
+        assert flaky.startswith("s: as a whole (vm:xxx") and flaky.endswith("xthe end)")
+        assert len(flaky) == len("s: as a whole ()") + check.REASON_MAX
+    assert (tmp_path / "s.first.log").read_text() == said
+    shown = capsys.readouterr().out
+    assert all(f"    {line}\n" in shown for line in said.splitlines()) and f"({tmp_path / 's.first.log'})" in shown
+    assert check.run_all([check.Phase("s", "true")], 1).flaky == () and not (tmp_path / "s.first.log").exists()
+
+
+def test_a_machine_without_a_report_ends_with_its_own_words(check, tmp_path):
+    """Its log's last line says why, and nothing stands behind that."""
+    check.ROOT = tmp_path
+    machine = tmp_path / "tests/cluster/vm.py"
+    machine.parent.mkdir(parents=True)
+    machine.write_text("#!/bin/sh\necho vm: it said nothing\nexit 1\n")
+    machine.chmod(0o755)
+    phase = check.machine_phase("s", "", "tests/t.py")
+    total = check.run_all([dataclasses.replace(phase, needs=())], 1)
+    assert (total.names, total.flaky) == (("s: as a whole",), ())
+    assert (tmp_path / "s.first.log").read_text() == "vm: it said nothing\n"
 
 
 @pytest.mark.parametrize("program, trouble", [
