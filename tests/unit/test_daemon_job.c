@@ -262,6 +262,30 @@ static void a_process_that_is_gone_is_nobodys(void **unused)
     close(pidfd);
 }
 
+static int answers[2];
+
+static void take_answer(void *arg, int result)
+{
+    *(int *)arg = result;
+}
+
+/* Whoever waits knows the job by its address. */
+static void nobody_waits_for_a_job_that_is_freed(void **unused)
+{
+    for (int ending = 0; ending <= 1; ending++) {
+        make_job(&the_daemon, &job, process, 0, 8);
+        the_daemon.ending = ending;
+        admission_init(&job, true, 1);
+        answers[0] = answers[1] = 1;
+        assert_int_equal(admission_wait(&job, take_answer, &answers[0]), 0);
+        assert_int_equal(admission_wait(&job, take_answer, &answers[1]), 0);
+        admission_gone(&job);
+        assert_null(job.admission.waits);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(answers[i], ending ? -ESHUTDOWN : -ECANCELED);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +300,7 @@ int main(void)
         cmocka_unit_test(an_idle_shell_counts_for_half_a_minute_only),
         cmocka_unit_test(oversubscribed_means_more_threads_than_the_job_may_run),
         cmocka_unit_test(a_process_that_is_gone_is_nobodys),
+        cmocka_unit_test(nobody_waits_for_a_job_that_is_freed),
         cmocka_unit_test(the_ring_keeps_the_newest_changes),
     };
 

@@ -275,9 +275,7 @@ void admission_forget(struct job *j, void *arg)
 /* A daemon that ends cancels nothing: runners lose their connection and ask the next one. */
 void admission_gone(struct job *j)
 {
-    while (j->daemon->ending && j->admission.waits)
-        admission_forget(j, j->admission.waits->arg);
-    tell(j, -ECANCELED);
+    tell(j, j->daemon->ending ? -ESHUTDOWN : -ECANCELED);
 }
 
 int admission_hold(struct job *j, bool held, struct error *err)

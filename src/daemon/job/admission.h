@@ -69,7 +69,8 @@ void admission_began(struct job *j);
 
 /*
  * Calls @fn(@arg, 0) once the job runs (at once if it does), or with -ECANCELED when it is
- * cancelled or ends. Returns 0 or -ENOMEM.
+ * cancelled or ends, or with -ESHUTDOWN when the daemon ends: the job waits on, and nobody is to be
+ * told. Behind an error the job is not to be used any more. Returns 0 or -ENOMEM.
  */
 typedef void (*admission_fn)(void *arg, int result);
 int admission_wait(struct job *j, admission_fn fn, void *arg);

@@ -207,9 +207,11 @@ static void order_begins(void *arg, int result)
     struct order *o = arg;
     union proto_message m;
 
-    result_init(&m, o->cookie, result, result ? "the job was cancelled" : "");
     order_unlink(o);
-    answer(o->connection, &m);
+    if (result != -ESHUTDOWN) { /* else the runner asks the next daemon */
+        result_init(&m, o->cookie, result, result ? "the job was cancelled" : "");
+        answer(o->connection, &m);
+    }
     free(o);
 }
 
