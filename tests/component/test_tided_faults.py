@@ -47,6 +47,21 @@ def test_a_new_daemon_finds_the_jobs_of_a_killed_one(tided):
     assert third.id == "j3"  # numbers are not used again
 
 
+def test_an_agent_that_claims_the_last_number_leaves_others_ids_that_a_new_daemon_knows(tided):
+    stray = tided.peer()
+    stray.go("f" * 32, "j999999999", "stray")
+    stray.expect("welcome")
+    job, other = tided.job(name="one"), tided.job()
+    assert other.get()["name"] == other.id != job.id
+    eventually(lambda: job.record() and other.record())
+    ids = {"j999999999", job.id, other.id}
+    assert {j["id"] for j in tided.jobs()} == ids
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    assert {j["id"] for j in tided.jobs()} == ids
+    assert {entry.name for entry in (tided.dir / "jobs").iterdir()} == {f"{name}.json" for name in ids}
+
+
 def test_a_terminated_daemon_writes_down_its_last_order_first(tided):
     job = tided.job()
     job.target(8)

@@ -19,7 +19,8 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 
-#define ANCESTORS_MAX 64 /* longest way up the parents of a process */
+#define ANCESTORS_MAX 64        /* longest way up the parents of a process */
+#define NUMBER_MAX    999999999 /* in an id */
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): it declares @o */
 #define for_each_observer(o, n)                                                                    \
@@ -37,7 +38,7 @@ static uint32_t id_number(const char *text)
     if (text[0] != 'j' || text[1] < '1' || text[1] > '9')
         return 0;
     number = strtoul(text + 1, &end, 10);
-    return *end || number > 999999999 ? 0 : (uint32_t)number;
+    return *end || number > NUMBER_MAX ? 0 : (uint32_t)number;
 }
 
 bool job_name_valid(const char *name)
@@ -126,6 +127,17 @@ static void table_remove(struct daemon *d, struct job *j)
     j->next = NULL;
 }
 
+/* Any agent may say that its job has the last number: behind it come those that are free. */
+static uint32_t next_number(const struct daemon *d)
+{
+    uint32_t *last = &d->jobs->last_number;
+
+    do
+        *last = *last % NUMBER_MAX + 1;
+    while (job_of_number(d, *last));
+    return *last;
+}
+
 static int make_token(char ret_token[PROTO_TOKEN_MAX])
 {
     unsigned char bytes[16];
@@ -199,7 +211,7 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     j->daemon = d;
     j->confine = d->jobs->confine;
     j->service = "";
-    j->number = ++d->jobs->last_number;
+    j->number = next_number(d);
     snprintf(j->id, sizeof(j->id), "j%u", j->number);
     snprintf(j->name, sizeof(j->name), "%s", req->name ? req->name : j->id);
     j->uid = uid;

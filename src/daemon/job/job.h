@@ -258,7 +258,7 @@ struct job {
     struct daemon *daemon;
     struct process *processes; /* the registered one first */
     unsigned n_processes;
-    uint32_t number; /* in the id; grows with age */
+    uint32_t number; /* in the id; grows with age until the last one is used */
     char id[PROTO_ID_MAX];
     char name[PROTO_NAME_MAX];
     char token[PROTO_TOKEN_MAX];
