@@ -2,6 +2,7 @@
 """A user who floods api.sock or agent.sock: others' jobs keep their changes, root its answers; api.sock's flood gets 429,
 agent.sock's waits."""
 import concurrent.futures
+import errno
 import json
 import os
 import signal
@@ -255,6 +256,45 @@ def test_orders_and_agents_of_one_user_cost_the_others_nothing(tided, order_floo
     order = control(SET, intra=1, job=sibling.id)
     assert call(tided, ONE, ("agent", order.hex())) == [[0, ""]]  # late, but not lost
     assert "connection closed" not in tided.log.read_text()
+
+
+CONNECTS = """
+import os, socket, sys
+print("begun", flush=True)
+for _ in range(3):
+    os.fork()
+while True:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        try:
+            s.connect(sys.argv[1])
+        except OSError:
+            pass
+"""
+
+
+def test_connects_of_one_user_cost_the_others_nothing(tided):
+    job = tided.job("--max", "8", uid=TWO)
+    job.target(8)
+    order, refused = control(SET, intra=1, job="nobody").hex(), "(uid 61001): its user connects too often"
+    flood = subprocess.Popen(as_user(ONE, sys.executable, "-c", CONNECTS, tided.dir / "agent.sock"), start_new_session=True,
+                             stdout=subprocess.PIPE)
+    try:
+        assert flood.stdout.readline() == b"begun\n"
+        eventually(lambda: refused in tided.log.read_text())
+        assert statistics.median(asked(job, n) for n in (1, 2, 3, 4)) < BOUND_S
+        assert call(tided, TWO, *[("agent", order)] * 5) == [[-errno.ESRCH, "there is no job 'nobody'"]] * 5
+    finally:
+        os.killpg(flood.pid, signal.SIGKILL)
+        flood.communicate()
+    eventually(lambda: served_on_agent_sock(tided, ONE, order))
+    assert "(uid 61002)" not in tided.log.read_text()
+
+
+def served_on_agent_sock(tided, uid, order):
+    try:
+        return call(tided, uid, ("agent", order))
+    except subprocess.CalledProcessError:
+        return False
 
 
 HOLD = """

@@ -30,11 +30,14 @@
 #define TURNS_ACCEPT    16
 #define TURNS_CONTAINER 2 /* accepts on one container's socket */
 
+#define CONNECT_NS 200000ull /* a connect with its end takes half of that or less */
+
 #define WAIT_US 10000ull /* until a connection without budget is looked at again: one token */
 
 /* Keys of accounts: a user's agents by uid, with one of these added for … */
 #define KEY_CONTROLLERS (1ull << 32) /* … the user's controlling programs */
 #define KEY_CONTAINERS  (1ull << 33) /* … a container, by its listener's number instead */
+#define KEY_CONNECTS    (1ull << 34) /* … what accepting the user's connections takes */
 
 /* A budget, and the connections that wait for it. */
 struct turns {
@@ -397,17 +400,31 @@ static bool connection_welcome(const struct listener *at, uid_t uid)
     return l->n < PROTO_CONNECTIONS_MAX - AGENT_SOCKET_KEPT && (!most || peers_of(l, uid) < most);
 }
 
-static int connection_new(struct listener *at, int fd)
+/*
+ * The budget of a user's new connections; containers' listeners are slow enough. *ret NULL: no
+ * budget. Returns 0, -EAGAIN (it is used up) or -ENOMEM.
+ */
+static int connects_begin(const struct listener *at, const struct caller *who, struct account **ret)
+{
+    struct accounts *t = &at->agent_socket->accounts;
+
+    *ret = NULL;
+    if (at->container || limits_exempt(at->agent_socket->daemon, who->uid))
+        return 0;
+    *ret = account_find(t, who->uid | KEY_CONNECTS, 0);
+    if (!*ret)
+        return -ENOMEM;
+    return account_has(t, *ret) ? 0 : -EAGAIN;
+}
+
+static int connection_add(struct listener *at, int fd, const struct caller *caller)
 {
     struct agent_socket *l = at->agent_socket;
-    struct caller who;
+    const struct caller who = *caller;
     struct connection *connection;
     uint64_t start;
-    int r = control_identify(l->daemon, fd, &who);
+    int r = proc_identify_peer(l->daemon->root, fd, who.pid, who.uid, &start);
 
-    if (r < 0)
-        return r;
-    r = proc_identify_peer(l->daemon->root, fd, who.pid, who.uid, &start);
     if (r == -EPERM)
         daemon_log("process %d (uid %u) also has the rights of another user (a setuid program?); "
                    "connection closed",
@@ -446,6 +463,24 @@ static int connection_new(struct listener *at, int fd)
     l->first = connection;
     l->n++;
     return 0;
+}
+
+static int connection_new(struct listener *at, int fd)
+{
+    struct account *budget;
+    struct caller who;
+    int r = control_identify(at->agent_socket->daemon, fd, &who);
+
+    if (r == 0)
+        r = connects_begin(at, &who, &budget);
+    if (r == -EAGAIN)
+        daemon_log("process %d (uid %u): its user connects too often; closed the new connection",
+                   (int)who.pid, (unsigned)who.uid);
+    if (r < 0)
+        return r;
+    if (budget)
+        account_charge(budget, CONNECT_NS);
+    return connection_add(at, fd, &who);
 }
 
 /* Without a free descriptor the caller would stay in the queue and wake the loop for ever. */

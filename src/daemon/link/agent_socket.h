@@ -27,7 +27,8 @@
 /*
  * The budget of a user and of a container, and once more of a user's controlling programs: so much
  * of the loop's time at once, ACCOUNT_RATE of it each second. Beyond it they are not read, by turns
- * again when there is budget: messages wait in their sockets, none is lost.
+ * again when there is budget: messages wait in their sockets, none is lost. A user's connects have
+ * a budget of their own, 500 a second and 1000 at once: beyond it new ones are closed.
  */
 #define AGENT_SOCKET_BURST 200 /* ms */
 
