@@ -30,7 +30,7 @@ import zipfile
 from images import debian_packages, project_version, stripped
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-tfnode")
+PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-top", "tide-tfnode")
 LIBRARIES = ("libtide.so.1.0.0", "agent.stamp")
 OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "--buildtype=release")
 OLD_OPTIONS = ("-Dslurm=disabled", "-Ddlb=disabled")

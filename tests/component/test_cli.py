@@ -31,6 +31,14 @@ def test_overview_lists_every_command(tide):
     assert (alone.returncode, alone.stdout) == (2, done.stdout)
 
 
+def test_every_commands_start_is_without_the_screens_libraries():
+    """They alone cost nearly as much as the rest of a start: `tide top` is a program of its own."""
+    dynamic = {name: subprocess.check_output(["readelf", "-d", BUILD / name], text=True) for name in ("tide", "tide-top")}
+    curses = re.compile(r"NEEDED\).*\[lib(ncurses|tinfo)")
+    assert curses.search(dynamic["tide-top"])
+    assert not curses.search(dynamic["tide"])
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself_with_examples(tide, command):
     done = tide(command, "--help")

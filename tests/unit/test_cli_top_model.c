@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/views/top_model.h"
+#include "cli/top/top_model.h"
 
 #include "base/cleanup.h"
 

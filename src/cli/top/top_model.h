@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The memory of `tide top`: which job had each core in each of the last seconds. Single-threaded,
- * no I/O; called by cmd_top.c. Each core is a number of slots, so that three jobs on two cores can
+ * no I/O; called by top_main.c. Each core is a number of slots, so that three jobs on two cores can
  * be told apart.
  *
  * A job of placement `exclusive` has the cores that the daemon fenced for it. The other jobs share

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tide top`: asks the daemon once a second, shows a row for each job and, below, which jobs had
- * the cores in the last seconds. Without a terminal, prints one frame as text.
+ * tide-top, the program behind `tide top`: asks the daemon once a second, shows a row for each job
+ * and, below, which jobs had the cores in the last seconds. Without a terminal, prints one frame as
+ * text.
  */
 #include "cli/api.h"
+#include "cli/top/top_model.h"
 #include "cli/views/job_text.h"
-#include "cli/views/top_model.h"
 
 #include "base/clock.h"
 #include "base/cpuset.h"
@@ -422,7 +423,7 @@ static void loop(struct top *t)
     }
 }
 
-static int top_run(int argc, char **argv)
+static int watch(int argc, char **argv)
 {
     _cleanup_(top_done) struct top t = {0};
     struct error err = {0};
@@ -441,22 +442,7 @@ static int top_run(int argc, char **argv)
     return CLI_OK;
 }
 
-const struct command command_top = {
-    .name = "top",
-    .usage = "",
-    .brief = "watch the jobs and their cores, and change them",
-    .help = "One row a job, and a strip with the last seconds: each column is a second, each\n"
-            "core a few rows, coloured and marked for the job that has it (1 is j1, a is\n"
-            "j10, a dot is free). Jobs that share cores are drawn in proportion to their\n"
-            "threads. NO_COLOR=1 leaves the marks. When the output is no terminal, one frame\n"
-            "is printed as text.\n"
-            "\n"
-            "Keys:\n"
-            "  up, down   choose a job             +, -   one thread more or less for it\n"
-            "  a          back to automatic        q      quit\n"
-            "\n"
-            "Examples:\n"
-            "  tide top\n"
-            "  tide top > now.txt\n",
-    .run = top_run,
-};
+int main(int argc, char **argv)
+{
+    return cli_end(&command_top, watch(argc, argv));
+}
