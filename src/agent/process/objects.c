@@ -371,20 +371,42 @@ struct taking {
     const struct object *o;
     const char *name;
     uintptr_t real, stub;
-    bool writes;
+    bool loads, writes;
     unsigned found, wrong;
 };
 
-/* A slot that is not bound yet leads to the object itself, and will to what the global scope has
- * first. */
-static bool leads_to(const struct object *o, const char *name, uintptr_t held, uintptr_t real)
+static int defines_another(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    const struct taking *t = arg;
+    struct object o;
+    uintptr_t defined;
+
+    (void)size;
+    object_read(&o, info);
+    defined = object_defines(&o, t->name);
+    return defined != 0 && defined != t->real;
+}
+
+/*
+ * Will ld.so bind a slot that is not bound yet to the wanted function? dlsym() asks for the
+ * loader's lock. A thread that is in the loader's list and does not have that lock would wait for
+ * a load that waits for the list, so there no other object may have the name.
+ */
+static bool will_lead_to_real(struct taking *t)
 {
     uintptr_t global;
 
-    if (held == real)
-        return true;
-    global = (uintptr_t)dlsym(RTLD_DEFAULT, name);
-    return held >= o->start && held < o->end && (global == 0 || global == real);
+    if (!t->loads)
+        return dl_iterate_phdr(defines_another, t) == 0;
+    global = (uintptr_t)dlsym(RTLD_DEFAULT, t->name);
+    return global == 0 || global == t->real;
+}
+
+/* A slot that is not bound yet leads to the object itself, and will to what the global scope has
+ * first. */
+static bool leads_to_real(struct taking *t, uintptr_t held)
+{
+    return held == t->real || (held >= t->o->start && held < t->o->end && will_lead_to_real(t));
 }
 
 static void take_slot(void *arg, const struct import *import)
@@ -398,19 +420,29 @@ static void take_slot(void *arg, const struct import *import)
     held = slot_held(import->slot);
     if (held == t->stub)
         return;
-    if (t->writes ? !slot_write(t->o, import->slot, t->stub)
-                  : !leads_to(t->o, t->name, held, t->real))
+    if (t->writes ? !slot_write(t->o, import->slot, t->stub) : !leads_to_real(t, held))
         t->wrong++;
+}
+
+static bool take_slots(struct taking t)
+{
+
+    object_imports(t.o, take_slot, &t);
+    if (!t.real || t.found == 0 || t.wrong > 0)
+        return false;
+    t.writes = true;
+    object_imports(t.o, take_slot, &t);
+    return t.wrong == 0;
 }
 
 bool slots_take(const struct object *o, const char *name, const void *real, const void *stub)
 {
-    struct taking t = {.o = o, .name = name, .real = (uintptr_t)real, .stub = (uintptr_t)stub};
+    return take_slots((struct taking){
+        .o = o, .name = name, .real = (uintptr_t)real, .stub = (uintptr_t)stub, .loads = true});
+}
 
-    object_imports(o, take_slot, &t);
-    if (!real || t.found == 0 || t.wrong > 0)
-        return false;
-    t.writes = true;
-    object_imports(o, take_slot, &t);
-    return t.wrong == 0;
+bool slots_take_later(const struct object *o, const char *name, const void *real, const void *stub)
+{
+    return take_slots(
+        (struct taking){.o = o, .name = name, .real = (uintptr_t)real, .stub = (uintptr_t)stub});
 }

@@ -106,5 +106,12 @@ bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value);
  */
 bool slots_take(const struct object *o, const char *name, const void *real, const void *stub);
 
+/*
+ * The same for a thread that is in the loader's list without the loader's lock, as the control
+ * thread is in each_object(): dlsym() would hold up a load there for ever. Where a slot is not
+ * bound yet, no other object may have @name, either.
+ */
+bool slots_take_later(const struct object *o, const char *name, const void *real, const void *stub);
+
 /* An address as a pointer. */
 const void *pointer_to(uintptr_t address);

@@ -397,9 +397,10 @@ static int put_stubs(struct dl_phdr_info *info, size_t size, void *arg)
     object_read(&o, info);
     if (o.dynamic && (strcmp(object_file(&o), "lib_pywrap_tensorflow_common.so") == 0 ||
                       strcmp(object_file(&o), "_pywrap_tensorflow_internal.so") == 0))
-        *put = slots_take(&o, "TFE_Execute", (const void *)api.execute, (const void *)execute) &&
-               slots_take(&o, "TF_SessionRun", (const void *)api.session_run,
-                          (const void *)session_run);
+        *put =
+            slots_take_later(&o, "TFE_Execute", (const void *)api.execute, (const void *)execute) &&
+            slots_take_later(&o, "TF_SessionRun", (const void *)api.session_run,
+                             (const void *)session_run);
     return *put;
 }
 
