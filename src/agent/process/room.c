@@ -91,7 +91,7 @@ static uint64_t threads_of(int proc, const char *name, uid_t user)
 
 static uint64_t threads_of_user(const char *root, uid_t user)
 {
-    static char buf[8192] __attribute__((aligned(8)));
+    char buf[4096] __attribute__((aligned(8)));
     char path[64];
     uint64_t threads = 0;
     long n;
@@ -129,7 +129,7 @@ uint32_t room_for_threads(const char *root, uint64_t stack_bytes)
     return (uint32_t)(most <= LEAVES ? 0 : most / 2 < most - LEAVES ? most / 2 : most - LEAVES);
 }
 
-/* ---- stacks of OpenMP's threads ---- */
+/* ---- stacks ---- */
 
 /* OMP_STACKSIZE: kilobytes, where no unit is named. */
 static uint64_t stack_size(const char *text)
@@ -144,15 +144,21 @@ static uint64_t stack_size(const char *text)
     return size > UINT32_MAX ? UINT32_MAX : size << (unit ? 10 * (unit - units) : 10);
 }
 
+uint64_t room_stack_bytes(void)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+                   limit.rlim_cur > STACK_DEFAULT
+               ? limit.rlim_cur
+               : STACK_DEFAULT;
+}
+
 uint64_t room_openmp_stack_bytes(void)
 {
     static const char *const names[] = {"OMP_STACKSIZE", "GOMP_STACKSIZE", "KMP_STACKSIZE"};
-    uint64_t largest = STACK_DEFAULT;
-    struct rlimit limit;
+    uint64_t largest = room_stack_bytes();
 
-    if (getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur > largest)
-        largest = limit.rlim_cur;
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const char *text = getenv(names[i]);
         uint64_t size = text ? stack_size(text) : 0;

@@ -2,7 +2,7 @@
 /*
  * How many threads more may a process make? A runtime that cannot make one ends the program, so a
  * backend that has it make some reads the limits before: RLIMIT_AS, RLIMIT_DATA, RLIMIT_NPROC,
- * pids.max, and the memory that the kernel promises (vm.overcommit_memory=2). Control thread; a
+ * pids.max, and the memory that the kernel promises (vm.overcommit_memory=2). Any thread; a
  * millisecond on a machine with a thousand processes. No allocation.
  */
 #pragma once
@@ -15,6 +15,9 @@
  * @root: "/" normally; tests give a recorded tree. @stack_bytes: of one thread.
  */
 uint32_t room_for_threads(const char *root, uint64_t stack_bytes);
+
+/* The stack of a thread that is made without a size of its own. */
+uint64_t room_stack_bytes(void);
 
 /* The largest stack that a runtime of OpenMP may give a thread, by limits and environment. */
 uint64_t room_openmp_stack_bytes(void);

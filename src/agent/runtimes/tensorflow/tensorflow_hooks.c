@@ -19,6 +19,7 @@
  */
 #include "agent/compat.h"
 #include "agent/process/limit.h"
+#include "agent/process/room.h"
 #include "agent/runtimes/tensorflow/tensorflow.h"
 
 #include "base/clock.h"
@@ -166,6 +167,23 @@ static void pool_forget(void *owner, bool destroyed)
 typedef void (*threadpool_ctor_fn)(void *, void *, const void *, const struct stdstring *, int,
                                    bool, void *);
 
+/*
+ * A pool for which the program wants @threads is built with so many, so that it can grow. But
+ * TensorFlow ends a program for which it cannot make a thread: where limits leave no room, the pool
+ * has the program's own size.
+ */
+static uint32_t with_room_to_grow(uint32_t threads)
+{
+    uint32_t most = agent_config.max, room;
+
+    if (most <= threads)
+        return threads;
+    room = room_for_threads("/", room_stack_bytes());
+    if (most > room)
+        most = room;
+    return most > threads ? most : threads;
+}
+
 static void threadpool_ctor(threadpool_ctor_fn real, const void *caller, void *owner, void *env,
                             const void *options, const struct stdstring *name, int threads,
                             bool low_latency, void *allocator)
@@ -178,8 +196,8 @@ static void threadpool_ctor(threadpool_ctor_fn real, const void *caller, void *o
 
     if (class != POOL_OTHER && agent_start() && tf_mode(caller) != TF_UNKNOWN) {
         /* Intra-op and inter-op pools get room to grow; tf.data sizes its pools itself. */
-        if ((class == POOL_INTRA || strcmp(name->data, "Compute") == 0) && agent_config.max > built)
-            built = agent_config.max;
+        if (class == POOL_INTRA || strcmp(name->data, "Compute") == 0)
+            built = with_room_to_grow(built);
         pool = pool_reserve(class, (uint32_t)threads, built);
     }
     if (!pool)
