@@ -104,11 +104,11 @@ extern struct agent_config agent_config;
  */
 bool agent_start(void);
 
-/* ---- process/wake.c: a pipe; all but agent_notify(): control thread ---- */
+/* ---- process/wake.c: two sockets; all but agent_notify(): control thread ---- */
 
 /* Wakes the control thread. Any thread, also a signal handler. */
 void agent_notify(void);
-void wake_ensure(void); /* makes the pipe, and makes it again if the program closed it */
+void wake_ensure(void); /* makes them, and makes them again if the program closed it */
 void wake_drain(void);
 int wake_fd(void);
 void wake_after_fork(void);

@@ -20,6 +20,16 @@ def test_closing_every_descriptor_costs_the_connection_only(preloaded, awake, tm
     assert preloaded.connections() >= 2, "closed under it, then made anew"
 
 
+def test_closing_one_descriptor_after_the_other_costs_the_connection_only(preloaded, awake):
+    result = preloaded.with_agent(awake, "closehalf")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_closing_every_descriptor_before_a_daemon_has_answered_and_gone_costs_no_processor_time(preloaded, awake):
+    result = preloaded.with_agent(awake, "closelate", preloaded.env["TIDE_SOCKET"])
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_child_of_fork_has_an_agent_of_its_own(preloaded, awake):
     result = preloaded.with_agent(awake, "fork")
     assert (result.returncode, result.stderr) == (0, "")

@@ -181,6 +181,19 @@ def test_a_forked_child_begins_at_zero_and_its_parent_goes_on(bed):
         server.do(f"os.kill({child}, 9)")
 
 
+def test_a_forked_child_has_no_progress_of_its_parents(bed):
+    daemon, server = bed()
+    server.do("t.progress(5, 10, 'images')")
+    daemon.wait_agent(server.process.pid).wait(Heartbeat, lambda m: m.progress_done == 5)
+    server.do("begin()")  # what the child ends
+    child = server.do("fork()")
+    try:
+        told = daemon.wait_agent(child).wait(Heartbeat)
+        assert (told.progress_done, told.progress_total) == (0, 0)
+    finally:
+        server.do(f"os.kill({child}, 9)")
+
+
 def test_an_agent_that_is_switched_off_counts_nothing(bed):
     daemon, server = bed(TIDE_DISABLE="1")
     assert server.do("begin(), end()") == (0, None)

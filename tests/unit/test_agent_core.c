@@ -47,6 +47,24 @@ static void nobody_commands_at_first(void **state)
     assert_int_equal(core_allowed_mcpu(), 2000);
 }
 
+static void the_child_of_a_fork_has_no_order_of_its_parents_daemon(void **state)
+{
+    (void)state;
+    assert_int_equal(order(1, 1, 0), CORE_ORDER_NEW);
+    core_take_change();
+    core_after_fork();
+    expect(PROTO_SOURCE_LIMIT, 0, 0);
+    assert_true(core_take_change());
+}
+
+static void the_child_of_a_fork_keeps_what_the_program_has_set(void **state)
+{
+    (void)state;
+    core_set_local(PROTO_SOURCE_API, 3, 0);
+    core_after_fork();
+    expect(PROTO_SOURCE_API, 3, 3);
+}
+
 static void daemon_commands_both_kinds_of_threads(void **state)
 {
     (void)state;
@@ -238,6 +256,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(nobody_commands_at_first, setup),
+        cmocka_unit_test_setup(the_child_of_a_fork_has_no_order_of_its_parents_daemon, setup),
+        cmocka_unit_test_setup(the_child_of_a_fork_keeps_what_the_program_has_set, setup),
         cmocka_unit_test_setup(daemon_commands_both_kinds_of_threads, setup),
         cmocka_unit_test_setup(generations_and_epochs_only_go_up, setup),
         cmocka_unit_test_setup(same_order_said_again_is_obeyed, setup),

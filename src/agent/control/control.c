@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The agent's only thread. It sleeps in ppoll() on the daemon's socket and on a pipe that wakes it
+ * The agent's only thread. It sleeps in ppoll() on the daemon's socket and on one that wakes it
  * (signal handler, API, last worker parked). A few times a second it checks the process's limit,
  * the lease and the watchdogs. The program may close any descriptor at any time: see ownfd.h.
  */
@@ -441,7 +441,7 @@ static void report_local(uint64_t now_ns)
 static void run_timers(uint64_t now_ns)
 {
     if (agent_config.socket && !ownfd_ok(&control.sock)) {
-        if (control.welcomed)
+        if (control.sock.fd >= 0) /* the program has closed it: ppoll() would return at once */
             hang_up(now_ns);
         if (now_ns >= control.next_connect_ns)
             connect_daemon(now_ns);

@@ -231,4 +231,5 @@ void core_after_fork(void)
     core.daemon.valid = false;
     core.daemon.intra = core.daemon.inter = 0;
     core.local.unsent = false;
+    update_target(); /* no daemon may come, and its order has ended */
 }

@@ -279,6 +279,11 @@ static void backend_after_fork(void)
     atomic_store(&program.serves, false);
     atomic_store(&program.max, 0);
     atomic_store(&program.frozen, 0);
+    /* The parent goes on telling its own, and jobs add up their processes. */
+    atomic_store(&program.done, 0);
+    atomic_store(&program.total, 0);
+    atomic_store(&program.unit[0], '\0');
+    atomic_store(&program.progress_seq, 0); /* a thread of the parent may have been writing */
 }
 
 const struct agent_backend program_backend = {

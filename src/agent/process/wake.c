@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pipe that wakes the control thread. */
+/*
+ * A pair of sockets wakes the control thread. The program may close either end at any time: where a
+ * pipe would end the program with SIGPIPE, and a byte could get into a file that has the number by
+ * then, send() fails.
+ */
 #include "agent/agent.h"
 #include "agent/compat.h"
 #include "agent/process/ownfd.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
-static struct ownfd pipe_read = {.fd = -1};
-static struct ownfd pipe_write = {.fd = -1};
+static struct ownfd waker = {.fd = -1}, sleeper = {.fd = -1};
 
 void agent_notify(void)
 {
     int saved = errno;
 
-    if (ownfd_ok(&pipe_write)) {
-        ssize_t n = write(pipe_write.fd, "", 1);
-        (void)n; /* a full pipe wakes the thread anyhow; its next tick replaces a closed one */
+    if (ownfd_ok(&waker)) {
+        ssize_t n = send(waker.fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)n; /* a full one wakes the thread anyhow; its next tick replaces a closed one */
     }
     errno = saved;
 }
@@ -26,31 +29,31 @@ void wake_ensure(void)
 {
     int fds[2];
 
-    if (ownfd_ok(&pipe_read) && ownfd_ok(&pipe_write))
+    if (ownfd_ok(&sleeper) && ownfd_ok(&waker))
         return;
-    ownfd_drop(&pipe_read);
-    ownfd_drop(&pipe_write);
-    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0)
+    ownfd_drop(&sleeper);
+    ownfd_drop(&waker);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
         return;
-    ownfd_adopt(&pipe_read, fds[0]);
-    ownfd_adopt(&pipe_write, fds[1]);
+    ownfd_adopt(&sleeper, fds[0]);
+    ownfd_adopt(&waker, fds[1]);
 }
 
 void wake_drain(void)
 {
     char buf[256];
 
-    while (ownfd_ok(&pipe_read) && read(pipe_read.fd, buf, sizeof(buf)) > 0)
+    while (ownfd_ok(&sleeper) && recv(sleeper.fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
         ;
 }
 
 int wake_fd(void)
 {
-    return pipe_read.fd;
+    return sleeper.fd;
 }
 
 void wake_after_fork(void)
 {
-    ownfd_drop(&pipe_read);
-    ownfd_drop(&pipe_write);
+    ownfd_drop(&sleeper);
+    ownfd_drop(&waker);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A program in which the agent is awake (a pool was declared), and which then does what programs
- * do: `awake exit | fork | exec | closeall DIR | dlclose LIBRARY [declare]`.
+ * do: `awake exit | fork | exec | closehalf | closeall DIR | dlclose LIBRARY [declare]`, and
+ * `awake closelate SOCKET`, which it removes.
  * Exit status 0: all went as without the agent; what went wrong is on stderr.
  */
 #include "agent/program_api.h"
@@ -9,13 +10,16 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define REUSED 2000 /* files that take the numbers which closeall freed, the agent's among them */
+#define OWN_SOCKETS 2    /* that wake the control thread */
+#define REUSED      2000 /* files that take the numbers which closeall freed, the agent's among them */
 
 static int threads(void)
 {
@@ -84,7 +88,7 @@ static int do_closeall(const char *dir)
     static int fds[REUSED];
     char path[4096];
 
-    for (int i = 0; i < 3000 && !sockets(); i++)
+    for (int i = 0; i < 3000 && sockets() <= OWN_SOCKETS; i++)
         usleep(10000);
     for (int fd = 3; fd < 65536; fd++)
         close(fd);
@@ -95,7 +99,7 @@ static int do_closeall(const char *dir)
             return fail("open");
     }
     /* Wakes the control thread again and again, and until it has connected anew. */
-    for (int round = 0; round < 20 || (round < 3000 && !sockets()); round++) {
+    for (int round = 0; round < 20 || (round < 3000 && sockets() <= OWN_SOCKETS); round++) {
         const struct agent_program_api *api = dlsym(RTLD_DEFAULT, TIDE_AGENT_PROGRAM_API_SYMBOL);
 
         api->set_local(1 + (unsigned)round % 2, 0);
@@ -105,6 +109,41 @@ static int do_closeall(const char *dir)
         if (fcntl(fds[i], F_GETFD) < 0 || lseek(fds[i], 0, SEEK_END) != 0)
             return fail("a file was closed or written to");
     return threads() == 2 ? 0 : fail("the control thread is gone");
+}
+
+/* Each descriptor of the agent is closed, and its thread woken by another at once. */
+static int do_closehalf(void)
+{
+    const struct agent_program_api *api = dlsym(RTLD_DEFAULT, TIDE_AGENT_PROGRAM_API_SYMBOL);
+
+    signal(SIGPIPE, SIG_DFL);
+    for (int fd = 3; fd < 4096; fd++) {
+        if (close(fd) != 0)
+            continue;
+        api->set_local(1 + (unsigned)fd % 2, 0);
+        usleep(300000); /* it has made them anew */
+    }
+    return threads() == 2 ? 0 : fail("the control thread is gone");
+}
+
+static double processor_s(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
+
+/* The daemon has accepted nobody, and goes; then all descriptors are closed. */
+static int do_closelate(const char *socket)
+{
+    double before;
+
+    for (int i = 0; i < 3000 && sockets() <= OWN_SOCKETS; i++)
+        usleep(10000);
+    unlink(socket);
+    for (int fd = 3; fd < 4096; fd++)
+        close(fd);
+    before = processor_s();
+    sleep(2);
+    return processor_s() - before < 0.5 ? 0 : fail("the control thread does not sleep");
 }
 
 static int do_dlclose(const char *path, int awake)
@@ -136,6 +175,10 @@ int main(int argc, char **argv)
         return 0;
     if (!strcmp(what, "fork"))
         return do_fork();
+    if (!strcmp(what, "closehalf"))
+        return do_closehalf();
+    if (!strcmp(what, "closelate") && argc > 2)
+        return do_closelate(argv[2]);
     if (!strcmp(what, "closeall") && argc > 2)
         return do_closeall(argv[2]);
     if (!strcmp(what, "exec"))
