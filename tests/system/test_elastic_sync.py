@@ -121,6 +121,17 @@ def test_a_training_is_suspended_and_says_nothing_of_mode_and_slots(tmp_path):
         assert chief.end()["seen"] == [2.0] * 256
 
 
+def test_a_training_that_is_suspended_before_its_first_step_begins_after(static, tmp_path):
+    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log") as chief:
+        nodes.suspend()
+        wait_until(lambda: suspended(chief), "it is suspended", GUARD_S)
+        assert nodes.stop("ps", 0) == 0  # with its variables
+        nodes.start("ps", 1)
+        nodes.suspend(False)
+        assert chief.run(STEPS) == STEPS
+        same(chief.end(), static)
+
+
 def suspended(chief):
     return "suspended" in chief.words()
 

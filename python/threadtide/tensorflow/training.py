@@ -446,6 +446,7 @@ class ElasticCoordinator:
                 self._snapshot()
                 checkpoints.wait()
         if self._suspended and (leaving := self._cluster.of("ps", "draining")):
+            self._cover()  # also what the program has made before its first step, or since
             for node in leaving:  # all is saved: the process may end at any moment
                 self._cluster.released(node)
             return
