@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from daemon import BEGIN, eventually
+from daemon import BEGIN, SET, WAIT, Raw, backend, eventually, hello
 
 
 @pytest.fixture
@@ -197,6 +197,22 @@ def test_a_daemon_that_ends_cancels_nothing(tided, second):
     tided.start()
     second.wait()
     second.waits()
+
+
+def test_a_daemon_that_ends_starts_nobody(tided):
+    """Another's threads have not parked yet: the wait for them is given up as the daemon ends."""
+    agent = Raw(tided.dir / "agent.sock")
+    agent.send(hello("a" * 32))
+    agent.send(backend(8))
+    eventually(lambda: [job["target"] for job in tided.jobs()] == [8])
+    submitted = Submitted(tided, request=6)
+    submitted.waits()
+    orders = tided.controller()
+    orders.send_order(SET, flags=WAIT, intra=2, deadline_ms=20000, job=tided.jobs()[0]["id"])
+    eventually(lambda: tided.jobs()[0]["target"] == 2)
+    assert submitted.state() == "queued"  # it would start after two seconds
+    tided.stop()
+    assert submitted.controller.receive() is None
 
 
 def test_who_began_without_its_turn_runs(tided, second):

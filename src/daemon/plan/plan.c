@@ -228,6 +228,8 @@ void plan_advance(struct daemon *d)
     struct settle_state s;
     bool again = false;
 
+    if (d->ending) /* limits are put back, and nobody would be told of a job that starts */
+        return;
     admission_stop(d);
     for (unsigned i = 0; i <= 2 * d->jobs->n + 1;
          i++) { /* each further pass has one more job stuck or without fence */

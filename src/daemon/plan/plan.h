@@ -26,7 +26,7 @@ void plan_make_now(struct daemon *d);
 /* Carries out threads that were changed without a decision: extras on idle cores. */
 void plan_retarget(struct daemon *d);
 
-/* Does what is possible now and arms the timer for the rest. */
+/* Does what is possible now and arms the timer for the rest; nothing in a daemon that ends. */
 void plan_advance(struct daemon *d);
 
 /* A process of @j acknowledged or left, or its container's engine answered. */
