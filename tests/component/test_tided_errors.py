@@ -224,6 +224,27 @@ def test_after_daemon_and_guardian_are_killed_together_the_next_gives_all_cores_
     assert affinity(first.peer.pid) == affinity(second.peer.pid) == ALL
 
 
+def noted(tided):
+    """The processes in the guardian's table, as guardian.c has them."""
+    entries = (tided.dir / "guardian.table").read_bytes()[:4096 * 144]
+    return {pid for used, pid, _, _ in struct.iter_unpack("<IiQ128s", entries) if used}
+
+
+@root_only
+@two_cpus
+@pytest.mark.parametrize("uid", [None, NOBODY])  # as above
+def test_who_joins_a_job_that_has_its_cores_is_in_the_table_too(place, uid):
+    tided = place.daemon("--placement", "exclusive", uid=uid).start()
+    first, second = tided.job(name="first", uid=uid), tided.job(name="second", uid=uid)
+    eventually(lambda: affinity(first.peer.pid) != ALL and affinity(second.peer.pid) != ALL)
+    late = tided.peer(uid=uid)
+    late.go(first.token, first.id, "first")
+    late.expect("welcome")
+    eventually(lambda: noted(tided) == {first.peer.pid, second.peer.pid, late.pid})
+    late.end()
+    eventually(lambda: noted(tided) == {first.peer.pid, second.peer.pid})
+
+
 @root_only
 @two_cpus
 def test_a_table_of_rubbish_keeps_no_daemon_from_starting_and_writes_nothing(place, tmp_path):

@@ -201,6 +201,8 @@ void job_group_add(struct process *p)
 
     if (!j->placed.groups || !owner_agrees(p))
         return;
+    if (j->placed.groups & CGROUP_CPUSET) /* as in job_group_enter(); a full table fences it, too */
+        guardian_note(j->daemon->guardian, p->pid, p->start, &p->original);
     job_group_name(j, name);
     if (cgroup_move(j->daemon->cgroup, name, j->placed.groups, p->pid, NULL) == 0)
         p->moved = j->placed.groups;
