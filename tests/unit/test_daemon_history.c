@@ -301,6 +301,24 @@ static void what_waits_is_bounded_where_nothing_can_be_written(void **unused)
     history_free(h);
 }
 
+/* Else a user whose jobs change all the time would make others' jobs "lost". */
+static void the_end_of_a_job_has_room_behind_any_number_of_changes(void **unused)
+{
+    struct history *h = open_here();
+    struct history_job job = job_of(2);
+    struct history_allocation change = {.key = {1000001, 1}, .threads = 1};
+
+    add(h, 1);
+    for (uint32_t i = 0; i < 2 * HISTORY_QUEUE_MAX; i++)
+        history_allocation(h, &change);
+    assert_true(history_dropped(h) >= HISTORY_QUEUE_MAX);
+    job.ended_ms = 2000000;
+    history_job(h, &job);
+    history_write(h, true);
+    history_free(h);
+    assert_int_equal(value_of("SELECT ended FROM job WHERE number = 2"), 2000000);
+}
+
 static void a_file_that_another_has_open_is_no_history_and_no_damage(void **unused)
 {
     struct history *first = open_here(), *second;
@@ -466,6 +484,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(rows_are_bounded_and_the_oldest_go_first, setup, teardown),
         cmocka_unit_test_setup_teardown(what_waits_is_bounded_where_nothing_can_be_written, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(the_end_of_a_job_has_room_behind_any_number_of_changes,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_that_another_has_open_is_no_history_and_no_damage,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_symbolic_link_is_not_followed, setup, teardown),

@@ -220,7 +220,8 @@ struct history *history_free(struct history *h)
 
 static struct row *queue(struct history *h, enum kind kind)
 {
-    struct row *row = h && h->n < HISTORY_QUEUE_MAX ? malloc(sizeof(*row)) : NULL;
+    unsigned most = HISTORY_QUEUE_MAX - (kind == ROW_JOB ? 0 : HISTORY_QUEUE_JOBS);
+    struct row *row = h && h->n < most ? malloc(sizeof(*row)) : NULL;
 
     if (!row) {
         if (h)

@@ -26,6 +26,7 @@
 #define HISTORY_MIB_STD     64              /* size of the file */
 #define HISTORY_MIB_MAX     1024
 #define HISTORY_QUEUE_MAX   4096 /* rows that wait to be written; further ones are dropped */
+#define HISTORY_QUEUE_JOBS  1024 /* of these, kept for jobs: one that changes often hides no end */
 #define HISTORY_WRITE_NS    1000000000ull  /* shortest time between two batches */
 #define HISTORY_RETRY_NS    60000000000ull /* after a failure */
 #define HISTORY_COMMAND_MAX 256
