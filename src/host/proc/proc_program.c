@@ -113,10 +113,10 @@ static bool find_symbols(const char *piece, size_t len, struct proc_runtimes *fo
 static void read_go(struct image *image, const Elf64_Shdr *section, struct proc_runtimes *found)
 {
     static const char magic[] = "\xff Go buildinf:";
-    char info[33 + PROC_VERSION_MAX + 2];
+    char info[33 + PROC_VERSION_MAX + 2 + 1] = ""; /* with a NUL behind what is read */
     size_t n;
 
-    if (!read_at(image->fd, info, sizeof(info), section->sh_offset) ||
+    if (!read_at(image->fd, info, sizeof(info) - 1, section->sh_offset) ||
         memcmp(info, magic, strlen(magic)) != 0)
         return;
     found->r[PROC_RUNTIME_GO].loaded = true;
