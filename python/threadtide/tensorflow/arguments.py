@@ -87,7 +87,7 @@ def _frozen(function):
                   for name, cell in zip(function.__code__.co_freevars, function.__closure__))
     frozen = types.FunctionType(function.__code__, function.__globals__, function.__name__,
                                 function.__defaults__, cells)
-    for name in ("__kwdefaults__", "__qualname__", "__module__", "__annotations__"):
+    for name in ("__kwdefaults__", "__qualname__", "__module__"):
         setattr(frozen, name, getattr(function, name))
     frozen.__dict__.update(function.__dict__)
     return frozen
