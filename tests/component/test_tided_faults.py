@@ -62,6 +62,22 @@ def test_an_agent_that_claims_the_last_number_leaves_others_ids_that_a_new_daemo
     assert {entry.name for entry in (tided.dir / "jobs").iterdir()} == {f"{name}.json" for name in ids}
 
 
+def test_what_many_processes_set_themselves_is_a_pin_that_a_new_daemon_knows(tided):
+    job = tided.job(name="many", weight=50)
+    peers = [job.peer, *(tided.peer() for _ in range(2))]
+    for peer in peers[1:]:
+        peer.go(job.token, job.id, "many")
+        peer.expect("welcome")
+    for peer in peers:
+        peer.tell("local 2000 0")
+    eventually(lambda: job.get()["pinned"] == 4096)  # PROTO_THREADS_MAX
+    eventually(lambda: '"intra":4096' in job.record())
+    tided.signal(signal.SIGKILL)
+    tided.start()
+    assert "does not describe a job" not in tided.log.read_text()
+    assert (job.get()["name"], job.get()["weight"]) == ("many", 50)
+
+
 def test_a_terminated_daemon_writes_down_its_last_order_first(tided):
     job = tided.job()
     job.target(8)

@@ -289,6 +289,7 @@ static void on_local(struct process *p, const struct proto_local *m)
     if (locals == 0) {
         j->asked.pinned = (struct threads){0};
     } else {
+        sum = sum < PROTO_THREADS_MAX ? sum : PROTO_THREADS_MAX; /* as any other pin */
         j->asked.pinned = (struct threads){sum, j->n_processes == 1 ? m->inter : 0};
         j->asked.pinned_by = (enum proto_source)m->source;
     }
