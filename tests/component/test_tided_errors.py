@@ -173,8 +173,9 @@ def test_weights_that_cannot_be_set_are_left_and_the_note_says_why(place, fault)
 
 @root_only
 @pytest.mark.skipif(not os.access("/sys/fs/cgroup", os.W_OK), reason="needs control groups")
-def test_a_job_whose_processes_cannot_be_looked_at_is_not_paused_and_asked_about_once(place):
-    tided = daemon(place, "freezer-list:1+:EIO", "--cpus", "0-1", "--policy", "priority")
+@pytest.mark.parametrize("looks", ["1+", "2+"])  # before the freeze; and when it stands still
+def test_a_job_whose_processes_cannot_be_looked_at_is_not_paused_and_asked_about_once(place, looks):
+    tided = daemon(place, f"freezer-list:{looks}:EIO", "--cpus", "0-1", "--policy", "priority")
     sleepers, jobs = [], []
     try:
         for priority in range(2):
@@ -192,6 +193,8 @@ def test_a_job_whose_processes_cannot_be_looked_at_is_not_paused_and_asked_about
         assert said(tided, "cannot be paused: Input/output error") == said(tided, "cannot be paused") == 1
         assert tided.api("GET", jobs[0])[1]["state"] != "paused"
         assert "Input/output error" in tided.api("GET", jobs[0])[1]["preemptible_note"]
+        sleepers[0].kill()
+        assert sleepers[0].wait(30) == -signal.SIGKILL  # a frozen one would stay
     finally:
         for sleeper in sleepers:
             sleeper.kill()

@@ -139,16 +139,27 @@ static int check_members(struct job *j, const char *name)
     return r;
 }
 
+/* One that began between the look and the freeze would stand still for as long as the pause. */
+static int check_again(struct job *j, const char *name)
+{
+    int r = check_members(j, name);
+
+    if (r < 0)
+        freezer_want(j, false);
+    return r;
+}
+
 int freezer_want(struct job *j, bool paused)
 {
     struct freezer *f = &j->placed.freezer;
     char name[CGROUP_NAME_MAX];
     struct error err = {0};
+    bool before;
     int r;
 
     f->stuck &= !paused;
+    job_group_name(j, name);
     if (paused != f->want || (!paused && j->observed.frozen)) {
-        job_group_name(j, name);
         r = paused ? check_members(j, name) : 0;
         if (r < 0)
             return r;
@@ -162,8 +173,9 @@ int freezer_want(struct job *j, bool paused)
         f->want = paused;
         f->paused = false;
     }
+    before = f->paused;
     look(j);
-    return 0;
+    return f->paused && !before ? check_again(j, name) : 0;
 }
 
 bool freezer_paused(const struct job *j)
