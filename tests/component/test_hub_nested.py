@@ -109,6 +109,25 @@ def test_caps_of_the_hub_above_bound_those_below(hubs):
     assert FLOOR == 50
 
 
+def test_a_breaker_of_the_hub_above_falls_to_the_floor_when_its_policy_ends(hubs, monkeypatch):
+    """The cap is the faculty's own: nothing is shared with others, so the hub above lends nothing."""
+    above, below = hubs
+    apply(above, ABOVE.replace("{area: university, cap: 900 W}, ", "").replace("CAP", "400"))
+    units = Borrowers(below, ("lab3", "lab4", "hall"))
+    units.floor_cap = 1000
+    try:
+        units.settle((600, 600, 60), [170, 170, 60])
+        above.kill()
+        below.kill()
+        monkeypatch.setenv("TIDE_CLOCK", f"{int(time.time()) + 8 * 86400},1")
+        below.serve()
+        units.settle((600, 600, 60), [50, 50, 50])
+        units.after(60)
+        assert units.last["draw"] == [50 * W] * 3
+    finally:
+        units.end()
+
+
 @pytest.mark.parametrize("hubs", [("100", "60")], indirect=True)
 def test_floors_that_are_not_promised_above_are_said(hubs):
     _, below = hubs

@@ -9,6 +9,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/muldiv.h"
 #include "base/wallclock.h"
 #include "base/wholefile.h"
@@ -323,30 +324,39 @@ static void complain_of_floor(struct above *a, uint64_t lease_uw)
     a->low = low;
 }
 
-/* The cap that lease and policy of the hub above leave this one. */
+/* The cap of the policy of the hub above; after its end a breaker falls to the floor. */
+static uint64_t policy_cap(const struct above *a, uint32_t *ret_kind)
+{
+    const struct bundle *b = a->policy;
+    struct rule_now now = tree_now(a->tree);
+    uint64_t least = lending_floor(a->tree->lending);
+    struct rule_view v;
+
+    *ret_kind = CAP_ADVICE;
+    if (!b)
+        return DEMAND_MAX;
+    rules_view(&b->set, b->area, &now, &v);
+    if ((int64_t)wallclock_ms() < (int64_t)b->valid_until_ms) {
+        *ret_kind = v.kind;
+        return smaller_u64(v.cap_uw, DEMAND_MAX);
+    }
+    if (!rules_have_breaker(&b->set, b->area))
+        return DEMAND_MAX;
+    *ret_kind = CAP_BREAKER;
+    return v.floor_uw > least ? v.floor_uw : least;
+}
+
+/* The cap that lease and policy of the hub above leave this one, and the strictest kind of both. */
 static void bound(struct above *a)
 {
-    uint64_t cap = DEMAND_MAX, lease_uw;
-    uint32_t kind = CAP_ADVICE, lease_kind;
+    uint32_t kind, lease_kind;
+    uint64_t cap = policy_cap(a, &kind), lease_uw;
     struct tree *t = a->tree;
-    int64_t now = (int64_t)wallclock_ms();
 
-    if (a->policy && now < (int64_t)a->policy->valid_until_ms) {
-        struct rule_now when = tree_now(t);
-        struct rule_view v;
-
-        rules_view(&a->policy->set, a->policy->area, &when, &v);
-        if (v.cap_uw < cap) {
-            cap = v.cap_uw;
-            kind = v.kind;
-        }
-    }
     if (parent_cap(a->parent, &lease_uw, &lease_kind)) {
         complain_of_floor(a, lease_uw);
-        if (lease_uw < cap) {
-            cap = lease_uw;
-            kind = lease_kind < kind ? lease_kind : kind;
-        }
+        cap = smaller_u64(cap, lease_uw);
+        kind = lease_kind < kind ? lease_kind : kind;
     }
     if (cap == t->parent_cap_uw && kind == t->parent_kind)
         return;

@@ -154,3 +154,12 @@ uint32_t rules_next(const struct rule_set *s, const char *area, const struct rul
             return i;
     return RULE_NONE;
 }
+
+bool rules_have_breaker(const struct rule_set *s, const char *area)
+{
+    for (uint32_t i = 0; i < s->count; i++)
+        if (s->rule[i].verb == RULE_CAP && s->rule[i].kind == KIND_BREAKER &&
+            area_below(area, s->rule[i].area))
+            return true;
+    return false;
+}

@@ -98,6 +98,9 @@ bool rule_open(const struct rule_set *s, uint32_t rule, const struct rule_now *n
 void rules_view(const struct rule_set *s, const char *area, const struct rule_now *now,
                 struct rule_view *ret);
 
+/* Whether any cap of the area is a breaker's, in force now or at another time. */
+bool rules_have_breaker(const struct rule_set *s, const char *area);
+
 /*
  * The first rule from @from on that has this verb and is in force for the area, or RULE_NONE. For
  * RULE_OFF, of which several hold at a time.

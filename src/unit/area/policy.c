@@ -298,15 +298,6 @@ static uint64_t floors(const struct unit_config *c)
     return sum;
 }
 
-static bool has_breaker(const struct bundle *b)
-{
-    for (uint32_t i = 0; i < b->set.count; i++)
-        if (b->set.rule[i].verb == RULE_CAP && b->set.rule[i].kind == KIND_BREAKER &&
-            area_below(b->area, b->set.rule[i].area))
-            return true;
-    return false;
-}
-
 static void force_rules(struct policy *p, const struct policy_now *now, struct policy_force *f)
 {
     const struct bundle *b = p->bundle;
@@ -323,7 +314,7 @@ static void force_rules(struct policy *p, const struct policy_now *now, struct p
     if (f->ended) {
         uint64_t least = floors(p->config);
 
-        if (has_breaker(b))
+        if (rules_have_breaker(&b->set, b->area))
             lower(f, v.floor_uw > least ? v.floor_uw : least, CAP_BREAKER,
                   "the floor after the end", 0);
         return;
