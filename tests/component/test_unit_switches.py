@@ -156,6 +156,19 @@ def test_an_empty_room_goes_dark_and_what_a_person_does_stays(room):
     assert (unit.ac.orders, unit.fridge.orders, unit.press.orders) == ([], [], [])
 
 
+def test_nothing_is_switched_when_the_policy_ends(room):
+    unit = room()
+    empty_for_long(unit)
+    wait(lambda: not unit.lights.on, lambda: unit.lines)
+    unit.clock.set(MONDAY_17 + 8 * 86400)
+    unit.parent.wait(lambda p: any("past its end" in e["text"] for e in p.events if e["type"] == "policy"))
+    time.sleep(2.5)
+    assert not unit.lights.on and unit.lights.orders == ["off"]  # though restore = yes
+    unit.lights.press()
+    time.sleep(2.5)
+    assert unit.lights.on and unit.lights.orders == ["off"]
+
+
 def test_a_deaf_relay_is_told_and_left(room):
     unit = room()
     unit.lights.deaf = True

@@ -33,6 +33,7 @@ struct policy {
     uint64_t zones_ns; /* when zones were looked for; 0: all are known */
     char amiss[POLICY_AMISS_MAX];
     bool day_known; /* the clock is right, and so is the zone by which days begin */
+    uint32_t off;   /* bits: switches that rules say are off, or said when the policy ended */
     char path[CONFIG_PATH_MAX + 24];
     struct spend spend;
 };
@@ -310,7 +311,9 @@ static void force_rules(struct policy *p, const struct policy_now *now, struct p
         at.carbon = at.price = RULE_UNKNOWN;
     rules_view(&b->set, b->area, &at, &v);
     f->floor_uw = v.floor_uw;
-    f->off = f->ended ? 0 : switches_off(p, &at);
+    if (!f->ended) /* after its end nothing is switched, on or off */
+        p->off = switches_off(p, &at);
+    f->off = p->off;
     if (f->ended) {
         uint64_t least = floors(p->config);
 
