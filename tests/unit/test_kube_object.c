@@ -414,6 +414,32 @@ static void the_users_template_lies_under_ours(void **state)
     kube_etj_free(etj);
 }
 
+static void the_users_python_path_comes_behind_ours_wherever_it_is_from(void **state)
+{
+    static const struct kube_pod_settings settings = {.controller = "c:1", .node_image = "n"};
+    static const char *const paths[][2] = {
+        {"\"value\": \"/mine\"", "/opt/threadtide/python:/mine"},
+        {"\"valueFrom\": {\"configMapKeyRef\": {\"name\": \"m\", \"key\": \"k\"}}",
+         "/opt/threadtide/python:$(TIDE_PYTHONPATH)"},
+        {"\"value\": \"\"", "/opt/threadtide/python:"},
+    };
+    const struct kube_new_pod chief = {.role = KUBE_CHIEF};
+
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        char spec[256];
+        struct kube_etj *etj;
+        struct model m;
+        json_t *pod;
+
+        snprintf(spec, sizeof(spec), "{\"env\": [{\"name\": \"PYTHONPATH\", %s}]}", paths[i][0]);
+        etj = etj_of(&m, spec);
+        pod = kube_pod_json(&settings, etj, &chief);
+        assert_string_equal(env_of(container_of(pod, 0), "PYTHONPATH"), paths[i][1]);
+        json_decref(pod);
+        kube_etj_free(etj);
+    }
+}
+
 static void a_resize_keeps_the_class_of_the_pod(void **state)
 {
     struct kube_pod pod = {.mcpu = 1000, .limit_mcpu = 2000};
@@ -486,6 +512,7 @@ int main(void)
         cmocka_unit_test(what_a_spec_cannot_say_is_its_fault),
         cmocka_unit_test(a_status_comes_back),
         cmocka_unit_test(the_users_template_lies_under_ours),
+        cmocka_unit_test(the_users_python_path_comes_behind_ours_wherever_it_is_from),
         cmocka_unit_test(a_resize_keeps_the_class_of_the_pod),
         cmocka_unit_test(reports_are_read_and_hostile_ones_refused),
     };

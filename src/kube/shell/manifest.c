@@ -14,6 +14,8 @@
 #define FILES   "/opt/threadtide"     /* ours, in an image or copied into the pod */
 #define GRACE_S 30
 
+#define THEIR_PATH "TIDE_PYTHONPATH" /* the user's PYTHONPATH, where it is read from elsewhere */
+
 /*
  * A value that cannot be allocated is NULL, and jansson's *_new functions refuse NULL. So a failure
  * reaches the outermost result, and only that is checked.
@@ -102,21 +104,30 @@ static int put_env(json_t *list, const char *name, const char *value)
     return put_named(list, "name", json_pack("{s:s, s:s}", "name", name, "value", value));
 }
 
-/* Puts our path in front of the PYTHONPATH of the user. */
+/*
+ * Puts our path in front of the PYTHONPATH of the user. One that is read from elsewhere (valueFrom)
+ * gets another name, by which kubelet puts it in.
+ */
 static int put_python_path(json_t *list)
 {
     const char *its, *before = NULL;
     char path[KUBE_TEXT_MAX];
     json_t *entry;
     size_t i;
+    int e = 0;
 
     json_array_foreach (list, i, entry) {
         its = json_string_value(json_object_get(entry, "name"));
-        if (its && strcmp(its, "PYTHONPATH") == 0)
-            before = json_string_value(json_object_get(entry, "value"));
+        if (!its || strcmp(its, "PYTHONPATH") != 0)
+            continue;
+        before = json_string_value(json_object_get(entry, "value"));
+        if (!json_object_get(entry, "valueFrom"))
+            continue;
+        before = "$(" THEIR_PATH ")";
+        e |= json_object_set_new(entry, "name", json_string(THEIR_PATH));
     }
     snprintf(path, sizeof(path), FILES "/python%s%s", before ? ":" : "", before ? before : "");
-    return put_env(list, "PYTHONPATH", path);
+    return e | put_env(list, "PYTHONPATH", path);
 }
 
 static int put_env_number(json_t *list, const char *name, int64_t value)
