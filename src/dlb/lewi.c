@@ -40,7 +40,7 @@ static int lend(unsigned cores)
     if (r != 0)
         return r;
     r = tide_ctl_lend(ctl, NULL, cores, PROCESS_WAIT_MS, &result);
-    process_end();
+    process_end(r);
     if (r >= 0 && result.to == result.from) /* a job keeps one core */
         return DLB_NOUPDT;
     return r >= 0 ? DLB_SUCCESS : result_of(r);
@@ -55,7 +55,7 @@ static int reclaim(void)
     if (r != 0)
         return r;
     r = tide_ctl_reclaim(ctl, NULL, PROCESS_WAIT_MS, &result);
-    process_end();
+    process_end(r);
     if (r >= 0 && result.from == 0)
         return DLB_NOUPDT;
     return result_of(r);
@@ -76,14 +76,14 @@ static int borrow(unsigned cores, bool enqueue)
         return r;
     r = enqueue ? tide_ctl_reclaim(ctl, NULL, PROCESS_WAIT_MS, &mine) : 0;
     if (r < 0 || mine.from >= cores) {
-        process_end();
+        process_end(r);
         return result_of(r);
     }
     cores -= mine.from;
     r = tide_ctl_borrow(ctl, NULL, cores, PROCESS_WAIT_MS, &others);
     if (r >= 0 && !enqueue && others.to == 0)
         tide_ctl_return(ctl, NULL, PROCESS_WAIT_MS, NULL);
-    process_end();
+    process_end(r);
     if (r < 0)
         return result_of(r);
     got = others.to > others.from ? others.to - others.from : 0;
@@ -101,7 +101,7 @@ static int give_back(void)
     if (r != 0)
         return r;
     r = tide_ctl_return(ctl, NULL, PROCESS_WAIT_MS, &result);
-    process_end();
+    process_end(r);
     if (r >= 0 && result.from == 0)
         return DLB_NOUPDT;
     return result_of(r);

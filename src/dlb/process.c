@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dlb/process.h"
 
+#include "base/clock.h"
 #include "dlb/dlb.h"
 #include "dlb/poll.h"
 #include "dlb/result.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 
 #define TIMEOUT_MS                                                                                 \
     2000 /* DLB's calls do not wait; a daemon that hangs must not hold up a program */
 
+#define QUIET_NS (2 * NS_PER_S) /* after an answer that did not come, which takes half a second */
+
 static struct {
     pthread_mutex_t lock;
-    tide_ctl *ctl; /* NULL: not connected */
+    tide_ctl *ctl;           /* NULL: not connected */
+    uint64_t quiet_until_ns; /* the daemon has not answered */
     cpu_set_t cpus;
     bool init, enabled;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -35,6 +40,13 @@ int process_check(void)
     return r;
 }
 
+/* Under the lock. */
+static void note(int result)
+{
+    if (result == -ETIMEDOUT)
+        process.quiet_until_ns = clock_now_ns() + QUIET_NS;
+}
+
 int process_begin(tide_ctl **ret)
 {
     struct tide_ctl_options options = {.size = sizeof(options), .timeout_ms = TIMEOUT_MS};
@@ -42,8 +54,13 @@ int process_begin(tide_ctl **ret)
 
     pthread_mutex_lock(&process.lock);
     r = check_locked();
-    if (r == 0 && !process.ctl)
-        r = result_of(tide_ctl_open(&options, &process.ctl));
+    if (r == 0 && clock_now_ns() < process.quiet_until_ns)
+        r = DLB_ERR_TIMEOUT;
+    if (r == 0 && !process.ctl) {
+        r = tide_ctl_open(&options, &process.ctl);
+        note(r);
+        r = result_of(r);
+    }
     if (r != 0) {
         pthread_mutex_unlock(&process.lock);
         return r;
@@ -52,8 +69,9 @@ int process_begin(tide_ctl **ret)
     return 0;
 }
 
-void process_end(void)
+void process_end(int result)
 {
+    note(result);
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -90,10 +108,8 @@ int DLB_Init(int ncpus, const_dlb_cpu_set_t mask, const char *dlb_args)
 /* Under the lock. */
 static void give_all_back(void)
 {
-    if (!process.ctl)
-        return;
-    tide_ctl_return(process.ctl, NULL, PROCESS_WAIT_MS, NULL);
-    tide_ctl_reclaim(process.ctl, NULL, PROCESS_WAIT_MS, NULL);
+    if (process.ctl && tide_ctl_return(process.ctl, NULL, PROCESS_WAIT_MS, NULL) != -ETIMEDOUT)
+        tide_ctl_reclaim(process.ctl, NULL, PROCESS_WAIT_MS, NULL);
 }
 
 int DLB_Finalize(void)

@@ -15,9 +15,13 @@
  */
 #define PROCESS_WAIT_MS 1
 
-/* Locks the process for a call on its connection. Returns 0, or a result of DLB (not locked). */
+/*
+ * Locks the process for a call on its connection. Returns 0, or a result of DLB (not locked).
+ * process_end() takes what libtide has returned for the call: where a daemon has not answered, the
+ * next calls fail at once for a while, since a program may make one in each of its steps.
+ */
 int process_begin(tide_ctl **ret);
-void process_end(void);
+void process_end(int result);
 
 /* 0, DLB_ERR_NOINIT or DLB_ERR_DISBLD. */
 int process_check(void);

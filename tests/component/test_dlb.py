@@ -2,6 +2,7 @@
 """Threadtide's libdlb.so with a real tided and agent: programs for DLB lend, borrow, poll and steer (docs/dlb.md)."""
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from daemon import eventually
 from program import run, tided  # noqa: F401 (fixtures)
 
 CALLS = pathlib.Path(__file__).parent / "dlb/calls.py"
-NOTED, NOUPDT, NOSHMEM, NOPROC, DISABLED = 1, 2, -5, -6, -4
+NOTED, NOUPDT, NOSHMEM, NOPROC, DISABLED, TIMEOUT = 1, 2, -5, -6, -4, -9
 
 
 @pytest.fixture
@@ -63,6 +64,18 @@ def test_one_program_steers_another(program):
     assert second.ask(f"lib.DLB_DROM_SetProcessMask({first.process.pid}, ctypes.byref(Cpus(0, 1, 5)), 0)") == "0"
     polls(first, 3)
     assert second.ask("lib.DLB_DROM_SetProcessMaskStr(1, b'0-3', 0)") == str(NOPROC)
+
+
+def test_a_daemon_that_hangs_holds_up_no_program(program, tided):  # noqa: F811
+    first = program("first")
+    polls(first, 8)
+    os.kill(tided.process.pid, signal.SIGSTOP)
+    try:
+        results, seconds = first.ask("*clocked(40, lambda: lib.DLB_LendCpus(1))")
+    finally:
+        os.kill(tided.process.pid, signal.SIGCONT)
+    assert results == str({TIMEOUT}).replace(" ", "") and float(seconds) < 5, "each would have taken half a second"
+    eventually(lambda: first.ask("lib.DLB_LendCpus(1)") == "0", pause=0.2)
 
 
 def test_without_tide_the_program_goes_on(build_dir, tmp_path):
