@@ -12,7 +12,7 @@ import pytest
 
 from box import Box, connected, engine, job_of, joined  # noqa: F401, a fixture too
 from conftest import ROOT
-from daemon import WELCOME, Place, eventually
+from daemon import SLOWNESS, WELCOME, Place, eventually
 
 # Takes lines of JSON, {"code": …}, and answers with what they leave in `result`.
 INTRUDER = """
@@ -400,6 +400,36 @@ while time.monotonic() < end:
     s.send(d.local(2))
 """)
     assert share < 0.5
+
+
+def test_floods_from_many_containers_cost_no_more_than_from_two(well):
+    """Each has a budget, and all of them together have one; the victim, which is one of them, has its turn."""
+    code = """
+for i in range(16):
+    if os.fork() == 0:
+        s = agent()
+        s.send(d.backend())
+        while True:
+            s.send(d.local(1))
+            s.send(d.local(2))
+"""
+    crowd = [well.box(Intruder, f"crowd{i}") for i in range(8)]
+    for one in crowd:
+        joined(well.tided, one)
+    for one in crowd:
+        one.does(code)
+    time.sleep(1)
+    began, used = time.monotonic(), well.cpu_s()
+    well.all_is_well()
+    others = time.monotonic() - began
+    time.sleep(max(0.0, began + 2 - time.monotonic()))
+    share = (well.cpu_s() - used) / (time.monotonic() - began)
+    for one in crowd:
+        well.made.remove(one)
+        one.remove()
+    assert others < 8 * SLOWNESS  # without a budget of all together more than twice that
+    assert share < 0.45
+    assert "connection closed" not in well.tided.log.read_text().split("crowd0")[-1]
 
 
 def test_who_never_reads_is_waited_for_by_nobody(well):

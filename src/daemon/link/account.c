@@ -10,12 +10,19 @@ bool account_take(const struct accounts *t, struct account *a)
 
 bool account_has(const struct accounts *t, struct account *a)
 {
-    return bucket_has(&a->budget, ACCOUNT_RATE, t->burst, clock_now_ns());
+    uint64_t now = clock_now_ns();
+
+    return bucket_has(&a->budget, ACCOUNT_RATE, t->burst, now) &&
+           (!a->sum || bucket_has(&a->sum->budget, a->sum->rate, a->sum->burst, now));
 }
 
 void account_charge(struct account *a, uint64_t ns)
 {
-    a->budget.tokens -= (int64_t)(ns * (NS_PER_S / ACCOUNT_TOKEN_NS));
+    int64_t tokens = (int64_t)(ns * (NS_PER_S / ACCOUNT_TOKEN_NS));
+
+    a->budget.tokens -= tokens;
+    if (a->sum)
+        a->sum->budget.tokens -= tokens;
 }
 
 static bool owes(const struct accounts *t, const struct account *a, uint64_t now)
@@ -54,6 +61,19 @@ struct account *account_find(struct accounts *t, uint64_t key, unsigned most)
     *found = (struct account){.next = t->first, .key = key};
     t->first = found;
     return found;
+}
+
+void account_last(struct accounts *t, struct account *a)
+{
+    struct account **at = &t->first;
+
+    while (*at != a)
+        at = &(*at)->next;
+    *at = a->next;
+    a->next = NULL;
+    while (*at)
+        at = &(*at)->next;
+    *at = a;
 }
 
 void accounts_free(struct accounts *t)

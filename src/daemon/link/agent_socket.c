@@ -30,19 +30,19 @@
 #define TURNS_ACCEPT    16
 #define TURNS_CONTAINER 2 /* accepts on one container's socket */
 
-#define CONNECT_NS 200000ull /* a connect with its end takes half of that or less */
-
 #define WAIT_US 10000ull /* until a connection without budget is looked at again: one token */
 
 /* Keys of accounts: a user's agents by uid, with one of these added for … */
 #define KEY_CONTROLLERS (1ull << 32) /* … the user's controlling programs */
 #define KEY_CONTAINERS  (1ull << 33) /* … a container, by its listener's number instead */
-#define KEY_CONNECTS    (1ull << 34) /* … what accepting the user's connections takes */
+#define KEY_CONNECTS    (1ull << 34) /* … the user's new connections */
 
-/* A budget, and the connections that wait for it. */
+/* A budget, and who waits for it. */
 struct turns {
     struct account account;
     struct connection *first, *last;
+    struct listener *listener; /* a container's; NULL: none */
+    bool accepts;              /* the listener had the last turn */
 };
 
 /* A listening socket: the daemon's own, or one in a container's directory. */
@@ -51,7 +51,9 @@ struct listener {
     struct container *container;     /* NULL: the daemon's own */
     agent_socket_find_job *find_job; /* for that container */
     sd_event_source *source;
-    uint64_t number; /* never used twice */
+    struct turns *turns; /* of the container */
+    bool waits;          /* accepts nobody until there is budget */
+    uint64_t number;     /* never used twice */
     int fd;
 };
 
@@ -64,7 +66,8 @@ struct agent_socket {
     struct connection *first;
     unsigned n;
     struct accounts accounts;
-    sd_event_source *turn; /* of those that wait for budget */
+    struct account_sum containers; /* of all containers' accounts */
+    sd_event_source *turn;         /* of those that wait for budget */
     uint64_t listeners;
 };
 
@@ -88,18 +91,29 @@ static void turns_leave(struct connection *connection)
     connection->turns = NULL;
 }
 
-/* Counts it among those that share a budget. Returns 0 or -ENOMEM. */
+/* Counts it among those that share a budget. */
+static void turns_join(struct connection *connection, struct turns *t)
+{
+    t->account.connections++;
+    turns_leave(connection);
+    connection->turns = t;
+}
+
+/* Returns 0 or -ENOMEM. */
 static int turns_enter(struct connection *connection, uint64_t key)
 {
-    struct accounts *t = &connection->daemon->agent_socket->accounts;
-    struct account *a = account_find(t, key, 0);
+    struct account *a = account_find(&connection->daemon->agent_socket->accounts, key, 0);
 
     if (!a)
         return -ENOMEM;
-    a->connections++;
-    turns_leave(connection);
-    connection->turns = (struct turns *)a;
+    turns_join(connection, (struct turns *)a);
     return 0;
+}
+
+static void turns_charge(struct turns *t, uint64_t began_ns)
+{
+    if (t)
+        account_charge(&t->account, clock_now_ns() - began_ns);
 }
 
 /* The first to wait sets the time, so that a stream of others cannot delay it for ever. */
@@ -121,7 +135,8 @@ static bool turns_wait(struct connection *connection)
 
     if (!t || (!t->first && account_has(&l->accounts, &t->account)))
         return false;
-    sd_event_source_set_enabled(connection->io, SD_EVENT_OFF);
+    if (connection->io)
+        sd_event_source_set_enabled(connection->io, SD_EVENT_OFF);
     connection->waits = true;
     connection->next_turn = NULL;
     *(t->first ? &t->last->next_turn : &t->first) = connection;
@@ -170,15 +185,20 @@ static int on_reap(sd_event_source *s, void *arg)
 
     for (struct connection **at = &l->first; *at;) {
         struct connection *connection = *at;
+        struct turns *turns;
+        uint64_t began;
 
         if (!connection->doomed) {
             at = &connection->next;
             continue;
         }
+        began = clock_now_ns();
+        turns = connection->turns;
         *at = connection->next;
         l->n--;
         connection_gone(connection);
         connection_free(connection);
+        turns_charge(turns, began);
     }
     return 0;
 }
@@ -188,7 +208,8 @@ void connection_hang_up(struct connection *connection)
     if (connection->doomed)
         return;
     connection->doomed = true;
-    sd_event_source_set_enabled(connection->io, SD_EVENT_OFF);
+    if (connection->io)
+        sd_event_source_set_enabled(connection->io, SD_EVENT_OFF);
     sd_event_source_set_enabled(connection->daemon->agent_socket->reap_source, SD_EVENT_ONESHOT);
 }
 
@@ -320,38 +341,13 @@ static void connection_serve(struct connection *connection, uint32_t events)
         connection_read(connection);
     else if (events & (EPOLLHUP | EPOLLERR))
         connection_hang_up(connection);
-    if (connection->turns)
-        account_charge(&connection->turns->account, clock_now_ns() - began);
+    turns_charge(connection->turns, began);
 }
 
 static int on_peer(sd_event_source *s, int fd, uint32_t events, void *arg)
 {
     if (!turns_wait(arg))
         connection_serve(arg, events);
-    return 0;
-}
-
-/* Those that wait are served one message each, in the order in which they came. */
-static int on_turn(sd_event_source *s, uint64_t usec, void *arg)
-{
-    struct agent_socket *l = arg;
-    bool more = false;
-
-    for (struct account *a = l->accounts.first; a; a = a->next) {
-        struct turns *t = (struct turns *)a;
-
-        while (t->first && account_has(&l->accounts, a)) {
-            struct connection *connection = turns_next(t);
-
-            if (connection->doomed)
-                continue;
-            sd_event_source_set_enabled(connection->io, SD_EVENT_ON);
-            connection_serve(connection, connection_events(connection));
-        }
-        more |= t->first != NULL;
-    }
-    if (more)
-        turn_later(l);
     return 0;
 }
 
@@ -400,40 +396,39 @@ static bool connection_welcome(const struct listener *at, uid_t uid)
     return l->n < PROTO_CONNECTIONS_MAX - AGENT_SOCKET_KEPT && (!most || peers_of(l, uid) < most);
 }
 
-/*
- * The budget of a user's new connections; containers' listeners are slow enough. *ret NULL: no
- * budget. Returns 0, -EAGAIN (it is used up) or -ENOMEM.
- */
-static int connects_begin(const struct listener *at, const struct caller *who, struct account **ret)
+/* Learns whose process it is, and reads it from now on. Returns 0 or -errno. */
+static int connection_settle(struct connection *connection)
 {
-    struct accounts *t = &at->agent_socket->accounts;
-
-    *ret = NULL;
-    if (at->container || limits_exempt(at->agent_socket->daemon, who->uid))
-        return 0;
-    *ret = account_find(t, who->uid | KEY_CONNECTS, 0);
-    if (!*ret)
-        return -ENOMEM;
-    return account_has(t, *ret) ? 0 : -EAGAIN;
-}
-
-static int connection_add(struct listener *at, int fd, const struct caller *caller)
-{
-    struct agent_socket *l = at->agent_socket;
-    const struct caller who = *caller;
-    struct connection *connection;
-    uint64_t start;
-    int r = proc_identify_peer(l->daemon->root, fd, who.pid, who.uid, &start);
+    struct daemon *d = connection->daemon;
+    const struct caller *who = &connection->who;
+    int r = proc_identify_peer(d->root, connection->fd, who->pid, who->uid, &connection->start);
 
     if (r == -EPERM)
         daemon_log("process %d (uid %u) also has the rights of another user (a setuid program?); "
                    "connection closed",
-                   (int)who.pid, (unsigned)who.uid);
+                   (int)who->pid, (unsigned)who->uid);
     if (r < 0)
         return r;
-    if (!connection_welcome(at, who.uid)) {
-        daemon_log("process %d (uid %u): too many connections; closed the new one", (int)who.pid,
-                   (unsigned)who.uid);
+    connection->connected_ns = clock_now_ns();
+    r = sd_event_add_io(d->event, &connection->io, connection->fd, EPOLLIN, on_peer, connection);
+    if (r >= 0 && connection->turns && !connection->container)
+        r = turns_enter(connection, who->uid);
+    if (r >= 0 && (connection->container || who->uid != d->uid))
+        r = sd_event_source_set_ratelimit(connection->io, TURNS_US, TURNS_MESSAGE);
+    return r;
+}
+
+/* Accepting a connection that then waits is free: else a flood of them would pile up a debt. */
+static int connection_new(struct listener *at, int fd, const struct caller *who,
+                          struct turns *turns, uint64_t began_ns)
+{
+    struct agent_socket *l = at->agent_socket;
+    struct connection *connection;
+    int r = 0;
+
+    if (!connection_welcome(at, who->uid)) {
+        daemon_log("process %d (uid %u): too many connections; closed the new one", (int)who->pid,
+                   (unsigned)who->uid);
         return -ENOSPC;
     }
     connection = fault(FAULT_PEER_MEMORY) < 0 ? NULL : calloc(1, sizeof(*connection));
@@ -443,16 +438,13 @@ static int connection_add(struct listener *at, int fd, const struct caller *call
                                       .container = at->container,
                                       .find_job = at->find_job,
                                       .fd = fd,
-                                      .who = who};
-    connection->start = start;
-    connection->connected_ns = clock_now_ns();
-    r = sd_event_add_io(l->daemon->event, &connection->io, fd, EPOLLIN, on_peer, connection);
-    if (r >= 0 && connection->container)
-        r = turns_enter(connection, KEY_CONTAINERS | at->number);
-    else if (r >= 0 && !limits_exempt(l->daemon, who.uid))
-        r = turns_enter(connection, who.uid);
-    if (r >= 0 && (connection->container || who.uid != l->daemon->uid))
-        r = sd_event_source_set_ratelimit(connection->io, TURNS_US, TURNS_MESSAGE);
+                                      .who = *who};
+    if (turns)
+        turns_join(connection, turns);
+    if (at->container || !turns_wait(connection)) {
+        r = connection_settle(connection);
+        turns_charge(turns, began_ns);
+    }
     if (r < 0) {
         turns_leave(connection);
         sd_event_source_disable_unref(connection->io);
@@ -465,22 +457,39 @@ static int connection_add(struct listener *at, int fd, const struct caller *call
     return 0;
 }
 
-static int connection_new(struct listener *at, int fd)
+/*
+ * Connections that wait to be settled and were given up without a message need no turn. With each
+ * that comes two may go, so that those who connect and hang up do not take their user's places.
+ */
+static void turns_forget_gone(struct turns *t)
 {
-    struct account *budget;
-    struct caller who;
-    int r = control_identify(at->agent_socket->daemon, fd, &who);
+    char byte;
 
-    if (r == 0)
-        r = connects_begin(at, &who, &budget);
-    if (r == -EAGAIN)
-        daemon_log("process %d (uid %u): its user connects too often; closed the new connection",
-                   (int)who.pid, (unsigned)who.uid);
+    for (unsigned i = 0; i < 2 && t->first && !t->first->io; i++) {
+        if (recv(t->first->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0)
+            return;
+        connection_hang_up(turns_next(t));
+    }
+}
+
+/* A container's connects take its own budget, a user's one for connects: its agents go on. */
+static int connection_accepted(struct listener *at, int fd, uint64_t began_ns)
+{
+    struct agent_socket *l = at->agent_socket;
+    struct turns *turns = at->turns;
+    struct caller who;
+    int r = control_identify(l->daemon, fd, &who);
+
     if (r < 0)
         return r;
-    if (budget)
-        account_charge(budget, CONNECT_NS);
-    return connection_add(at, fd, &who);
+    if (!at->container && !limits_exempt(l->daemon, who.uid)) {
+        turns = (struct turns *)account_find(&l->accounts, who.uid | KEY_CONNECTS, 0);
+        if (!turns)
+            return -ENOMEM;
+    }
+    if (turns)
+        turns_forget_gone(turns);
+    return connection_new(at, fd, &who, turns, began_ns);
 }
 
 /* Without a free descriptor the caller would stay in the queue and wake the loop for ever. */
@@ -494,28 +503,114 @@ static void hang_up_on_next(const struct listener *at)
     daemon_log("out of file descriptors; closed a new connection");
 }
 
+/* Returns false if nobody is there to be accepted. */
+static bool accept_one(struct listener *at)
+{
+    uint64_t began = clock_now_ns();
+    int fd =
+        fault(FAULT_ACCEPT) < 0 ? -1 : accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int r;
+
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+        hang_up_on_next(at);
+    if (fd < 0)
+        return false;
+    r = connection_accepted(at, fd, began);
+    if (r == -ENOMEM)
+        daemon_log("out of memory; closed a new connection");
+    if (r < 0)
+        close(fd);
+    return true;
+}
+
+/* Only a container's can wait: whoever connects to the daemon's own is known once accepted. */
+static bool listener_wait(struct listener *at)
+{
+    if (!at->turns || account_has(&at->agent_socket->accounts, &at->turns->account))
+        return false;
+    sd_event_source_set_enabled(at->source, SD_EVENT_OFF);
+    at->waits = true;
+    turn_later(at->agent_socket);
+    return true;
+}
+
 static int on_listen(sd_event_source *s, int listen_fd, uint32_t events, void *arg)
 {
     struct listener *at = arg;
 
-    for (unsigned i = 0; i < ACCEPT_BURST; i++) {
-        int fd = fault(FAULT_ACCEPT) < 0
-                     ? -1
-                     : accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        int r;
-
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            hang_up_on_next(at);
-        if (fd < 0)
-            return 0;
-        r = connection_new(at, fd);
-        if (r == -ENOMEM)
-            daemon_log("out of memory; closed a new connection");
-        if (r < 0)
-            close(fd);
-    }
+    for (unsigned i = 0; i < ACCEPT_BURST; i++)
+        if (listener_wait(at) || !accept_one(at))
+            break;
     return 0;
 }
+
+/* ---- taking turns ---- */
+
+static bool somebody_waits(const struct turns *t)
+{
+    return t->first || (t->listener && t->listener->waits);
+}
+
+static struct turns *next_turn(struct agent_socket *l)
+{
+    for (struct account *a = l->accounts.first; a; a = a->next)
+        if (somebody_waits((struct turns *)a) && account_has(&l->accounts, a))
+            return (struct turns *)a;
+    return NULL;
+}
+
+static void serve_connection(struct connection *connection)
+{
+    struct turns *t = connection->turns;
+    uint64_t began = clock_now_ns();
+
+    if (connection->doomed)
+        return;
+    if (connection->io) {
+        sd_event_source_set_enabled(connection->io, SD_EVENT_ON);
+        connection_serve(connection, connection_events(connection));
+        return;
+    }
+    if (connection_settle(connection) < 0)
+        connection_hang_up(connection);
+    turns_charge(t, began);
+}
+
+/* One message or one connect; in a container both by turns. */
+static void serve(struct turns *t)
+{
+    struct listener *at = t->listener;
+
+    t->accepts = at && at->waits && (!t->first || !t->accepts);
+    if (!t->accepts)
+        serve_connection(turns_next(t));
+    else if (!accept_one(at)) {
+        at->waits = false;
+        sd_event_source_set_enabled(at->source, SD_EVENT_ON);
+    }
+}
+
+/* Whoever was served longest ago comes first: where many share a budget, each has its turn. */
+static int on_turn(sd_event_source *s, uint64_t usec, void *arg)
+{
+    struct agent_socket *l = arg;
+    uint64_t began = clock_now_ns();
+    struct turns *t;
+    bool more = false;
+
+    for (; (t = next_turn(l)); began = clock_now_ns()) {
+        account_last(&l->accounts, &t->account);
+        turns_charge(t, began); /* the search, too: many may wait */
+        serve(t);
+    }
+    for (const struct account *a = l->accounts.first; a; a = a->next)
+        more |= somebody_waits((const struct turns *)a);
+    if (more)
+        turn_later(l);
+    return 0;
+}
+
+/* ---- connections without a message ---- */
 
 void agent_socket_tick(struct agent_socket *l)
 {
@@ -557,6 +652,34 @@ static int bind_in(int dir_fd, mode_t mode)
     return TAKE_FD(fd);
 }
 
+/* The listener counts as a connection: its account lasts as long as itself. */
+static int listener_pay(struct listener *at)
+{
+    struct agent_socket *l = at->agent_socket;
+
+    if (!at->container)
+        return 0;
+    at->turns = (struct turns *)account_find(&l->accounts, KEY_CONTAINERS | at->number, 0);
+    if (!at->turns)
+        return -ENOMEM;
+    at->turns->account.connections++;
+    at->turns->account.sum = &l->containers;
+    at->turns->listener = at;
+    return 0;
+}
+
+static struct listener *listener_free(struct listener *at)
+{
+    sd_event_source_disable_unref(at->source);
+    close_fd(at->fd);
+    if (at->turns) {
+        at->turns->account.connections--;
+        at->turns->listener = NULL;
+    }
+    free(at);
+    return NULL;
+}
+
 static int listener_new(struct agent_socket *l, int dir_fd, mode_t mode,
                         struct container *container, struct listener **ret)
 {
@@ -572,10 +695,10 @@ static int listener_new(struct agent_socket *l, int dir_fd, mode_t mode,
     if (r >= 0)
         r = sd_event_source_set_ratelimit(at->source, TURNS_US,
                                           container ? TURNS_CONTAINER : TURNS_ACCEPT);
+    if (r >= 0)
+        r = listener_pay(at);
     if (r < 0) {
-        sd_event_source_disable_unref(at->source);
-        close_fd(at->fd);
-        free(at);
+        listener_free(at);
         return r;
     }
     *ret = at;
@@ -602,10 +725,7 @@ struct listener *agent_socket_unlisten(struct listener *at)
             connection->container = NULL;
             connection_hang_up(connection);
         }
-    sd_event_source_disable_unref(at->source);
-    close_fd(at->fd);
-    free(at);
-    return NULL;
+    return listener_free(at);
 }
 
 int agent_socket_new(struct daemon *d, const struct agent_socket_role *agents,
@@ -621,6 +741,8 @@ int agent_socket_new(struct daemon *d, const struct agent_socket_role *agents,
     l->agents = agents;
     l->controllers = controllers;
     l->accounts = (struct accounts){.size = sizeof(struct turns), .burst = AGENT_SOCKET_BURST};
+    l->containers = (struct account_sum){.rate = AGENT_SOCKET_CONTAINERS * ACCOUNT_RATE,
+                                         .burst = AGENT_SOCKET_CONTAINERS * AGENT_SOCKET_BURST};
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     /* Root's daemon serves every user and tells them apart; any other serves its own user. */
     r = listener_new(l, d->dir_fd, d->uid == 0 ? 0666 : 0600, NULL, &l->own);

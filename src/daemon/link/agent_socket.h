@@ -25,12 +25,14 @@
 #define AGENT_SOCKET_KEPT           64  /* of PROTO_CONNECTIONS_MAX, reserved for root */
 
 /*
- * The budget of a user and of a container, and once more of a user's controlling programs: so much
- * of the loop's time at once, ACCOUNT_RATE of it each second. Beyond it they are not read, by turns
- * again when there is budget: messages wait in their sockets, none is lost. A user's connects have
- * a budget of their own, 500 a second and 1000 at once: beyond it new ones are closed.
+ * The budget of a user's agents, of the user's controlling programs, of the user's new connections,
+ * and of a container: so much of the loop's time at once, ACCOUNT_RATE of it each second. All
+ * containers together have AGENT_SOCKET_CONTAINERS times that: nobody knows whose they are. Beyond
+ * it they are not read, by turns again when there is budget: connections and messages wait in their
+ * sockets, none is lost.
  */
-#define AGENT_SOCKET_BURST 200 /* ms */
+#define AGENT_SOCKET_BURST      200 /* ms */
+#define AGENT_SOCKET_CONTAINERS 2
 
 struct container;
 struct job;
@@ -62,7 +64,7 @@ struct connection {
     struct container *container;     /* the container whose socket it came through; or NULL */
     agent_socket_find_job *find_job; /* for that container */
     int fd;
-    sd_event_source *io;
+    sd_event_source *io; /* NULL: it waits to be settled */
     enum connection_role role;
     struct caller who;
     uint64_t start; /* of the process, ticks after boot; read at accept */
