@@ -7,7 +7,7 @@ import sys
 
 from program import LONG_S
 
-PYTHON = os.environ.get("TIDE_PYTHON_TF221") or sys.executable
+PYTHON = (os.environ.get("TIDE_TF_PYTHONS") or os.environ.get("TIDE_PYTHON_TF221") or sys.executable).split(":")[0]
 MOST_BYTES = 24 << 30  # of addresses: enough for TensorFlow and some hundred stacks
 STACK_BYTES = 8 << 20
 WORK = """
