@@ -125,7 +125,7 @@ export function stepsOf(trainings: readonly Training[], end: number): (number | 
 class ClusterPage implements Page {
   readonly title = "Cluster";
   readonly element: HTMLElement;
-  private readonly tiles = ["Trainings", "Workers", "Free for trainings", "Bound by watts"].map((name) => {
+  private readonly tiles = ["Trainings", "Workers", "Free for trainings", "Nodes with a power cap"].map((name) => {
     const value = h("b"), more = h("span");
     return { element: h("div", { class: "tile" }, h("h3", {}, name), value, more), value, more };
   });

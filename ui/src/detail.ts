@@ -148,8 +148,8 @@ export class Detail {
     this.says.textContent = `${what} …`;
     try {
       const done = body === null ? await send<Changed>("DELETE", jobPath(id)) : await send<Changed>("PATCH", jobPath(id), body);
-      const how = body === null ? "asked to end" : done.changed === false ? "was so already"
-        : done.status === "pending" ? "is in place as soon as the job has threads"
+      const how = body === null ? "asked to end" : done.changed === false ? "already set to this, nothing changed"
+        : done.status === "pending" ? "accepted; takes effect once the job has started its threads"
         : done.status === "partial" ? "not all processes have answered yet" : "done";
       this.says.textContent = `${what}: ${how}, ${clock(Date.now() / 1000)}.`;
     } catch (error) {

@@ -33,7 +33,7 @@ const PART_S = 5; // watts of a part are its energy over so long
 const WHOSE: { [source: string]: string } = { configuration: "of the configuration", person: "set by hand", lease: "of the power lease" };
 const BASES: { [basis: string]: string } = {
   measured: "a sensor or meter of the whole machine told it", calibrated: "by a curve that was calibrated against a meter",
-  modelled: "by sensors of a part, or a model that was given", assumed: "by what machines of its kind draw: a wide range",
+  modelled: "by sensors of a part, or a model that was given", assumed: "guessed from what such machines usually draw, so that the range is wide",
   unknown: "no source tells it",
 };
 
@@ -98,7 +98,7 @@ export class EnergyPage implements Page {
       [watts(job.power_uw), energy(job.energy_uj), range(job.energy_low_uj, job.energy_high_uj, energy), job.energy_basis ?? "unknown"]
         .forEach((text, i) => setText(row.cells[i + 1]!, text)));
     this.sourceRows = new Rows(sources, (s) => `${s.kind}/${s.name}`, (s) => h("tr", {}, h("th", { scope: "row" }, s.name), h("td", { "data-label": "Kind" }, s.kind),
-      h("td", { "data-label": "Of" }, s.part), h("td", { "data-label": "Now" }), h("td", { "data-label": "Used" }), h("td", { class: "why", "data-label": "Problem" })),
+      h("td", { "data-label": "Measures" }, s.part), h("td", { "data-label": "Now" }), h("td", { "data-label": "Counts" }), h("td", { class: "why", "data-label": "Problem" })),
     (row, s) => [watts(s.uw), s.used ? "yes" : "no", s.problem].forEach((text, i) => setText(row.cells[i + 3]!, text)));
     const used = h("tbody");
     this.usedRows = new Rows(used, (row) => row.key, (row) => h("tr", {}, h("th", { scope: "row" }, this.by === "job" ? swatch(row.key) : "", row.name || row.key),
@@ -116,14 +116,14 @@ export class EnergyPage implements Page {
     this.whole.append(
       h("div", { class: "tiles" }, h("div", { class: "tile" }, h("h3", {}, "Power now"), this.now, this.nowMore),
         h("div", { class: "tile" }, h("h3", {}, "Energy"), this.used, this.usedMore), this.capTile,
-        h("div", { class: "tile" }, h("h3", {}, "Of which nothing is known"), this.gap, h("span", {}, "counted as a gap, never as 0"))),
+        h("div", { class: "tile" }, h("h3", {}, "Time without a reading"), this.gap, h("span", {}, "its energy is unknown and missing from the sum"))),
       card("Power", chart, h("h3", {}, "Who draws it now"), this.stack, table(["Part", "Now", "Energy", "Between", "Known as"], parts)),
       card("Used", h("div", { class: "toolbar" }, h("div", { class: "buttons", role: "group", "aria-label": "By" }, ...this.keys),
         h("div", { class: "buttons", role: "group", "aria-label": "Window" }, ...this.spans)), this.usedSays,
       table(["What", "Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"], used)),
       card("Jobs now", table(["Job", "Now", "Energy", "Between", "Known as"], jobs), h("p", { class: "small" }, "Yours, or all for administrators. Watts of a job are means of ten seconds.")),
       this.shrunkCard, ...(this.capCard ? [this.capCard] : []),
-      card("Sources", table(["Name", "Kind", "Of", "Now", "Used", "Problem"], sources)));
+      card("Sources", table(["Name", "Kind", "Measures", "Now", "Counts", "Problem"], sources)));
     this.element = h("div", { class: "page energy" }, this.none, this.whole);
     setInterval(() => this.show(), LOOK_MS);
   }

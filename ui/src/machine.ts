@@ -240,7 +240,7 @@ export class MachinePage implements Page {
     const [name, ...parameters] = machine.policy.split("/");
     this.tiles.policy.show(name ?? "", parameters.join(" ") || `cores ${machine.placement}`);
     const used = begun.reduce((sum, job) => sum + (job.memory_used ?? 0), 0);
-    this.tiles.memory.show(used ? bytes(used) : UNKNOWN, machine.memory ? `of ${bytes(machine.memory)}` : "no limit is counted");
+    this.tiles.memory.show(used ? bytes(used) : UNKNOWN, machine.memory ? `of ${bytes(machine.memory)}` : "no limit: submitted jobs do not wait for memory");
   }
 
   private showChart(): void {

@@ -11,7 +11,7 @@ export class AreasPage implements Page {
   readonly title = "Energy";
   private readonly tree: Tree;
   private readonly area: AreaView;
-  private readonly none = h("p", { class: "none", hidden: true }, "No area is known yet. The list ", h("code", {}, "areas:"), " of the policy says where units are; ", h("code", {}, "tide-hub unit"), " makes them known.");
+  private readonly none = h("p", { class: "none", hidden: true }, "The hub has no area yet. List each area with its unit under ", h("code", {}, "areas:"), " in the power policy; ", h("code", {}, "tide-hub token"), " lets a machine enrol as that unit.");
 
   constructor(private readonly live: HubLive) {
     this.area = new AreaView(live);

@@ -94,8 +94,8 @@ export class AuditPage implements Page {
   constructor(private readonly live: HubLive) {
     const body = h("tbody");
     this.rows = new Rows(body, (a) => [a.id, a.time_ms, a.user, a.what, a.target].join(" "), (a) => h("tr", {}, h("td", { "data-label": "Time" }, moment(a.time_ms / 1000)), h("td", { "data-label": "User" }, a.user ?? UNKNOWN),
-      h("td", { "data-label": "What" }, a.what), h("td", { "data-label": "Of" }, a.target ?? ""), h("td", { "data-label": "Outcome", class: "why" }, a.outcome ?? ""), h("td", { "data-label": "From" }, a.from ?? "")), () => undefined);
-    this.element = h("div", { class: "page audit" }, card("Audit", this.says, table(["Time", "User", "What", "Of", "Outcome", "From"], body, "Who did what"), this.earlier));
+      h("td", { "data-label": "Action" }, a.what), h("td", { "data-label": "Target" }, a.target ?? ""), h("td", { "data-label": "Outcome", class: "why" }, a.outcome ?? ""), h("td", { "data-label": "From" }, a.from ?? "")), () => undefined);
+    this.element = h("div", { class: "page audit" }, card("Audit", this.says, table(["Time", "User", "Action", "Target", "Outcome", "From"], body, "Who did what"), this.earlier));
   }
 
   show(): void {

@@ -89,7 +89,7 @@ export class PolicyPage implements Page {
       if (text !== this.draft.value) return;
       const doubts = checked.warnings?.length ?? 0;
       this.faults.show([...checked.faults, ...(checked.warnings ?? [])]);
-      const lines = checked.faults.length ? [] : checked.diff?.length ? checked.diff : [checked.diff ? "No rule says otherwise: only the text differs." : "No fault."];
+      const lines = checked.faults.length ? [] : checked.diff?.length ? checked.diff : [checked.diff ? "All rules stay as they are: only the text changes, such as comments or the order of lines." : "No fault."];
       this.diff.replaceChildren(...lines.map((line) => h("li", { class: line[0] === "+" ? "new" : line[0] === "-" ? "gone" : line[0] === "~" ? "other" : "small" }, line)));
       this.says.say(checked.faults.length ? `${count(checked.faults.length, "fault")}: this cannot be applied.` : `No contradiction in the coming year${doubts ? `; ${count(doubts, "doubt")}, and it can be applied all the same` : ""}.`, checked.faults.length > 0);
       this.apply.disabled = checked.faults.length > 0;

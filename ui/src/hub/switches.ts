@@ -55,7 +55,7 @@ export class Switches {
     if (area === null) return;
     const ends = h("select", { id: "ends" }, ...ENDS.map(([text, seconds]) => h("option", { value: seconds }, text)));
     if (!await confirmed(`Turn ${name} of ${area} ${on ? "on" : "off"}?`, on ? "Turn on" : "Turn off",
-      h("p", { class: "small" }, "The unit decides within its own list. A rule that begins later switches again."), h("div", { class: "field" }, h("label", { for: "ends" }, "Give up if it is not done within"), ends))) return;
+      h("p", { class: "small" }, "The unit switches only relays that its own configuration lets the hub switch. A rule of the power policy that begins later may switch it back."), h("div", { class: "field" }, h("label", { for: "ends" }, "Give up if it is not done within"), ends))) return;
     this.note(area, name, "asked", NO_ANSWER_MS);
     try {
       const { id } = await send<{ id: string | number }>("POST", areaPath(area, `/switches/${encodeURIComponent(name)}`), { on, for_s: Number(ends.value) });

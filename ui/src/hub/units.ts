@@ -92,7 +92,7 @@ export class UnitsPage implements Page {
 
   private fill(row: HTMLTableRowElement, u: Unit): void {
     const left = u.certificate_until_ms === null ? null : u.certificate_until_ms - Date.now(), state = u.revoked ? "revoked" : u.state === "never" ? "never seen" : u.state;
-    const policy = u.policy === null ? UNKNOWN : this.number !== null && u.policy < this.number ? `${u.policy}, not ${this.number} yet` : String(u.policy);
+    const policy = u.policy === null ? UNKNOWN : this.number !== null && u.policy < this.number ? `${u.policy}; has not received ${this.number} yet` : String(u.policy);
     const until = left === null ? UNKNOWN : left <= 0 ? `ended ${date(u.certificate_until_ms! / 1000)}` : `${duration(left / 1000)} left`;
     [u.area ?? UNKNOWN, state, u.version ?? UNKNOWN, policy, until].forEach((text, i) => setText(row.cells[i + 1]!, text));
     setAttribute(row.cells[2]!, "class", `unitstate ${u.revoked ? "revoked" : u.state}`);

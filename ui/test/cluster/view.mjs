@@ -50,7 +50,7 @@ describe("view Cluster", () => {
     }
     assert.equal((await row("page-2"))[5], "80.0 W, 1.00 cores; draws 55.5 W, 24.5 W free");
     assert.equal((await row("page-0"))[5], "no cap");
-    assert.match(await textOf(page, ".tiles"), /Bound by watts1of/);
+    assert.match(await textOf(page, ".tiles"), /Nodes with a power cap1of/);
     await page.type('input[type="search"]', "page-1");
     await page.waitForFunction(() => [...document.querySelectorAll(".page.cluster section:last-child tbody tr")].map((r) => r.cells[0].textContent).join() === "page-1");
     await page.$eval('input[type="search"]', (field) => { field.value = ""; field.dispatchEvent(new Event("input")); });
