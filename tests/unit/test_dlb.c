@@ -305,9 +305,9 @@ static void return_gives_all_back(void **state)
 static void results_have_their_counterparts(void **state)
 {
     static const int pairs[][2] = {
-        {-ECONNREFUSED, DLB_ERR_NOSHMEM}, {-ESRCH, DLB_ERR_NOPROC},    {-EACCES, DLB_ERR_PERM},
-        {-ETIMEDOUT, DLB_ERR_TIMEOUT},    {-EBUSY, DLB_ERR_NOCOMP},    {-ENOMEM, DLB_ERR_NOMEM},
-        {-ECONNRESET, DLB_ERR_UNKNOWN},   {-EBADMSG, DLB_ERR_UNKNOWN},
+        {-ECONNREFUSED, DLB_ERR_NOSHMEM}, {-ESRCH, DLB_ERR_NOPROC}, {-EACCES, DLB_ERR_PERM},
+        {-EBUSY, DLB_ERR_NOCOMP},         {-ENOMEM, DLB_ERR_NOMEM}, {-ECONNRESET, DLB_ERR_UNKNOWN},
+        {-EBADMSG, DLB_ERR_UNKNOWN},
     };
 
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
@@ -318,6 +318,21 @@ static void results_have_their_counterparts(void **state)
         assert_int_equal(DLB_AcquireCpus(1), pairs[i][1]);
         assert_int_equal(DLB_Return(), pairs[i][1]);
     }
+}
+
+static void who_got_no_answer_asks_again_after_two_seconds(void **state)
+{
+    tide.call = -ETIMEDOUT;
+    assert_int_equal(DLB_LendCpus(1), DLB_ERR_TIMEOUT);
+    expect_calls("lend 1;");
+    tide.call = 0;
+    tide.to = 1;
+    assert_int_equal(DLB_LendCpus(1), DLB_ERR_TIMEOUT);
+    assert_int_equal(DLB_Reclaim(), DLB_ERR_TIMEOUT);
+    expect_calls("");
+    sleep(3);
+    assert_int_equal(DLB_LendCpus(1), DLB_SUCCESS);
+    expect_calls("lend 1;");
 }
 
 static void every_result_has_words(void **state)
@@ -470,6 +485,7 @@ int main(void)
         EACH(acquire_takes_what_is_lent_first),
         EACH(return_gives_all_back),
         EACH(results_have_their_counterparts),
+        EACH(who_got_no_answer_asks_again_after_two_seconds),
         EACH(every_result_has_words),
         EACH(what_is_not_mapped_says_so),
         EACH(a_program_that_polls_has_a_pool_and_follows_it),
