@@ -420,6 +420,13 @@ def test_the_silence_of_a_machine_has_an_end(tmp_path, program, trouble):
             machine.kill()
 
 
+@pytest.mark.parametrize("cpus, thread", [(8, "multi"), (64, "single")])
+def test_many_emulated_cpus_take_turns(tmp_path, cpus, thread):
+    options = types.SimpleNamespace(cpus=cpus, nodes=4, threads=2, memory=1024, systemd=False, wire=None, drive=None,
+                                    out=tmp_path, console=tmp_path / "console")
+    assert f"tcg,thread={thread}" in module("../tests/cluster/vm").qemu(options, tmp_path)
+
+
 def test_second_try_ends_at_its_own_limit(check, tmp_path):
     report = tmp_path / "s.xml"
     phase = check.Phase("s", f"echo \"{junit('failure', '')}\" > {report}; exit 1",
