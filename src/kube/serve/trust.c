@@ -238,6 +238,7 @@ static void on_secret(void *arg, const struct client_answer *answer)
         troubled(t, answer->text);
         return;
     }
+    identity_pem_done(&t->ca); /* of a look whose certificate could not be issued */
     t->ca.cert = decode(data, "ca.crt");
     t->ca.key = decode(data, "ca.key");
     if (t->ca.cert && t->ca.key && identity_expires_s(t->ca.cert) > now_s() + left_s(t)) {
