@@ -100,6 +100,11 @@ class Chief:
         self.begin(steps)
         return self.stepped()
 
+    def stumble(self, steps):
+        """One step fails while @steps others are done; the number of steps that are done."""
+        self.order("stumble", steps)
+        return self._answer("stumbled")["stumbled"]
+
     def checkpoint(self):
         self.order("checkpoint")
         return self._answer("checkpoint")["checkpoint"]

@@ -2,7 +2,7 @@
 """A training for the tests of elastic clusters: an embedding table in shards, dropout, Adam.
 
 It obeys lines on standard input and answers with JSON: `run N` schedules steps and says {"step": N}
-when they are done, `report` what the nodes are, at once, `evaluate` a sum over the weights, and
+when they are done, `stumble N` as many beside one that fails, and later than they end, `report` what the nodes are, at once, `evaluate` a sum over the weights, and
 `function` how many seconds a function takes that is new to TensorFlow. `end` prints a digest
 of all variables and how often each example was applied, which a variable of its own counts: its
 gradient is the same for every example, so an example done twice, or not at all, shows.
@@ -131,6 +131,23 @@ class Training:
             assert np.isfinite(loss) and counts["examples"] == BATCH
         say(step=self.coordinator.step, loss=float(loss))
 
+    def stumble(self, steps):
+        """@steps steps end on another worker before the one that was begun first fails."""
+        def fails(iterator):
+            next(iterator)
+            _, slow = tf.while_loop(lambda i, _: i < 300, lambda i, a: (i + 1, tf.tanh(tf.matmul(a, a))),
+                                    (0, tf.ones([500, 500])))
+            tf.debugging.assert_equal(tf.reduce_sum(slow), -1.0)
+            return slow[0, 0]
+
+        self.coordinator.schedule(fails, args=(iter(self.batches),))
+        for _ in range(steps):
+            self.coordinator.schedule(self.step, args=(iter(self.batches),))
+        try:
+            self.coordinator.join()
+        except tf.errors.InvalidArgumentError:
+            say(stumbled=self.coordinator.step)
+
     def evaluate(self):
         """A sum over the weights: by a function of our own, which nobody else is told of, and by one
         that was scheduled."""
@@ -172,6 +189,8 @@ def main():
             order = orders.pop(0)
         if order[0] == "run":
             training.run(int(order[1]))
+        elif order[0] == "stumble":
+            training.stumble(int(order[1]))
         elif order[0] == "checkpoint":
             training.coordinator.checkpoint()
             say(checkpoint=training.coordinator.step)

@@ -51,6 +51,20 @@ def test_async_applies_at_least_once_and_counts_what_may_be_twice(tmp_path):
         assert min(end["seen"]) >= 12 and 0 <= excess <= duplicates * EXAMPLES / STEPS_PER_EPOCH
 
 
+def test_async_steps_beside_one_that_failed_are_not_done_again(tmp_path):
+    """A failed step's number is the next one's, so numbers of those that ended before it would not be theirs alone."""
+    with cluster(PYTHON, workers=2, ps=2, mode="async") as nodes, Chief(
+            PYTHON, nodes.env, log=tmp_path / "log", checkpoints=str(tmp_path / "kept")) as chief:
+        chief.run(STEPS_PER_EPOCH)
+        assert chief.checkpoint() == STEPS_PER_EPOCH
+        assert chief.stumble(2) == STEPS_PER_EPOCH + 2
+        assert chief.checkpoint() == STEPS_PER_EPOCH + 2
+        nodes.kill("ps", 1)
+        assert chief.run(1) == STEPS_PER_EPOCH + 3
+        end = chief.end()
+        assert end["report"]["duplicates"] == 0 and end["applied"] == STEPS_PER_EPOCH + 3
+
+
 class Controller:
     """The controller's side of the channel: TLS, a bearer token, members in the answer."""
 

@@ -707,6 +707,8 @@ class ElasticCoordinator:
                 self._calls.popleft()
             if call.epochs:
                 self.step += 1
+                if self._strategy.mode == "async":  # they end in any order, and one that failed is none
+                    call.step = self.step
                 self._results[call.arguments.name] = value
                 if self.step > self._furthest:  # else it was done before the doubts, too
                     self._furthest = self.step
