@@ -25,9 +25,14 @@ void cpuset_cut(struct cpuset *set, unsigned count)
 
 int cpuset_next(const struct cpuset *set, unsigned from)
 {
-    for (unsigned cpu = from; cpu < CPUSET_MAX_CPUS; cpu++) {
-        if (cpuset_has(set, cpu))
-            return (int)cpu;
+    uint64_t mask = UINT64_MAX << from % 64;
+
+    for (unsigned w = from / 64; w < CPUSET_WORDS; w++) {
+        uint64_t left = set->word[w] & mask;
+
+        if (left)
+            return (int)(w * 64) + __builtin_ctzll(left);
+        mask = UINT64_MAX;
     }
     return -1;
 }
