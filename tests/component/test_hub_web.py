@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hub's REST interface: who may do what, what is answered, what harms nobody."""
+import fcntl
 import json
 import re
 import socket
 import ssl
 import subprocess
+import threading
 import time
 
 import pytest
@@ -163,6 +165,19 @@ def test_answers_are_as_they_are_described(hub):  # noqa: F811
         check_value(responses[str(status)]["content"]["application/json"]["schema"], answer, f"{method} {path}")
     untested = {(m, p) for p, ms in DESCRIPTION["paths"].items() for m in ms} - answered
     assert untested == {("get", "/v1/events"), ("get", "/metrics"), ("post", "/v1/enrol")}
+
+
+def test_a_token_is_made_behind_a_command_that_has_the_state(hub):  # noqa: F811
+    """Both write the list of tokens as a whole: one of two would be lost."""
+    ada, made = hub.script("ada"), []
+    with open(hub.state / "lock", "r+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        asking = threading.Thread(target=lambda: made.append(ada.call("POST", "/v1/tokens", {"name": "lab9"})))
+        asking.start()
+        asking.join(0.5)
+        assert not made
+    asking.join(GUARD_S)
+    assert made[0][0] == 201 and made[0][1]["token"]
 
 
 def test_fields_that_are_described_are_taken_and_others_refused(hub):  # noqa: F811

@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/wholefile.h"
 #include "hub/trust/enrol.h"
+#include "hub/trust/state.h"
 #include "hub/trust/tokens.h"
 
 #include <errno.h>
@@ -114,10 +115,14 @@ void route_make_token(struct call *c)
     const char *name = NULL, *area = NULL;
     char text[TOKENS_TEXT_MAX];
     struct error err = {0};
+    struct state state;
 
     if (!call_take_text(c, "name", true, &name) || !call_take_text(c, "area", false, &area))
         return;
-    tokens_make(c->hub->conf->state, name, area, TOKEN_FOR_S, time(NULL), text, &err);
+    if (state_open(c->hub->conf->state, &state, &err) >= 0) {
+        tokens_make(c->hub->conf->state, name, area, TOKEN_FOR_S, time(NULL), text, &err);
+        state_close(&state);
+    }
     call_audit(c, "unit.token", name, &err);
     if (err.code)
         call_fail_of(c, &err);
