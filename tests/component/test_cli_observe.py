@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tide history` and `tide events` with the real daemon."""
+import http.server
 import json
 import os
 import re
 import signal
+import socketserver
 import subprocess
+import threading
 import time
 
 import pytest
@@ -139,6 +142,38 @@ def test_followed_events_come_at_once_over_a_restart_of_the_daemon_until_ctrl_c(
         pass
     events.send_signal(signal.SIGINT)
     assert events.wait(GUARD_S) == -signal.SIGINT
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """A daemon that has events for the first reader, no room for the next, and refuses the third."""
+    left = []
+
+    def do_GET(self):
+        status, body = self.left.pop(0) if self.left else (403, {"message": "not yours"})
+        text = body if isinstance(body, str) else json.dumps({"error": body})
+        self.send_response(status)
+        self.send_header("Content-Type", "text/event-stream" if status == 200 else "application/json")
+        self.end_headers()
+        self.wfile.write(text.encode())
+        self.close_connection = True
+
+    def address_string(self):
+        return "tide"
+
+    def log_message(self, *_):
+        pass
+
+
+def test_who_is_refused_follows_no_longer_and_who_finds_no_room_asks_again(tide):
+    event = {"time": 1.0, "id": "j1", "name": "cnn", "state": "running"}
+    Answers.left = [(200, f"event: job-added\nid: 1-1\ndata: {json.dumps(event)}\n\n"), (503, {"message": "full"})]
+    tide.dir.mkdir()
+    with socketserver.ThreadingUnixStreamServer(str(tide.dir / "api.sock"), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = tide("events", "--follow")
+        server.shutdown()
+    assert " cnn: running" in done.stdout and done.returncode == 4, done
+    assert re.search("has no room .*\n.*not yours", done.stderr) and "has ended" not in done.stderr
 
 
 def test_following_ends_when_nobody_reads(tide, follow):

@@ -276,7 +276,8 @@ static struct watched *meet(struct recorder *r, const json_t *view)
 /* Ids grow by one: missing ids belong to jobs that began and ended between two looks. */
 static void count_missed(struct recorder *r, const json_t *view)
 {
-    unsigned long number = strtoul(member_text(view, "id") + 1, NULL, 10);
+    const char *id = member_text(view, "id");
+    unsigned long number = *id ? strtoul(id + 1, NULL, 10) : 0;
 
     if (r->looked && number > r->last_number + 1)
         r->missed += number - r->last_number - 1;

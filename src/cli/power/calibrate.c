@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +32,8 @@ static _Noreturn void spin(void)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
-    if (nice(19) == -1) /* others come first; a core that is busy for us draws as much */
+    /* Others come first; a core that is busy for us draws as much. */
+    if (setpriority(PRIO_PROCESS, 0, 19) < 0)
         _exit(1);
     for (;;)
         __asm__ volatile("");

@@ -211,18 +211,22 @@ static int meet(struct watch *w, bool again)
         _cleanup_answer_ struct api_answer answer = {0};
         struct error err = {0};
         int r = open_stream(w, &answer, &err);
+        bool no_room = r == 0 && (answer.status == 429 || answer.status == 503);
 
         if (r == 0 && answer.status == 200) {
             if (told)
                 cli_note(&command_events, "the daemon answers again");
             return CLI_OK;
         }
-        if (!again)
-            return r < 0 ? api_unreachable(&command_events, r, &err)
-                         : api_refused(&command_events, &answer);
+        if (r < 0 && !again)
+            return api_unreachable(&command_events, r, &err);
+        if (r == 0 && !(again && no_room))
+            return api_refused(&command_events, &answer);
         if (!told)
             cli_note(&command_events,
-                     "the daemon has ended; waiting for it to return (Ctrl-C quits)");
+                     no_room ? "the daemon has no room for another follower now; asking again "
+                               "until it has (Ctrl-C quits)"
+                             : "the daemon has ended; waiting for it to return (Ctrl-C quits)");
         told = true;
     }
 }
