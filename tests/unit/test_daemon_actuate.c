@@ -220,7 +220,7 @@ static void a_cpuset_is_made_once_and_holds_all_processes(void **unused)
     check_record(j);
     check_quiet();
     actuate_release(j);
-    expect_tape("cpus 1 f;affinity 10 f;affinity 11 f;remove 1;");
+    expect_tape("cpus 1 f;remove 1;affinity 10 f;affinity 11 f;");
     check_record(j);
 }
 

@@ -213,8 +213,11 @@ static void forget_groups(struct job *j)
     j->placed.freezer = (struct freezer){0};
 }
 
-/* A job must not be kept to cores that nobody takes back: it leaves a cpuset that stays narrow. */
-static void unfence(struct job *j)
+/*
+ * A job must not be kept to cores that nobody takes back: it leaves a cpuset that stays narrow.
+ * Affinities come last, since a move between cpusets resets them before Linux 6.2.
+ */
+static void unfence(struct job *j, bool leaves)
 {
     char name[CGROUP_NAME_MAX];
     bool stays = false;
@@ -223,7 +226,7 @@ static void unfence(struct job *j)
         job_group_name(j, name);
         stays = cgroup_set_cpus(j->daemon->cgroup, name, &j->daemon->topology.online, NULL) < 0;
     }
-    if (stays)
+    if (stays || leaves)
         job_group_remove(j);
     for (struct process *p = j->processes; p; p = p->next)
         unfence_process(p);
@@ -239,8 +242,7 @@ static void unfence(struct job *j)
 
 void actuate_release(struct job *j)
 {
-    unfence(j);
-    job_group_remove(j);
+    unfence(j, true);
     forget_groups(j);
     j->placed.unfenceable = j->placed.quota_failed = false;
 }
@@ -253,7 +255,7 @@ static int set_cores(struct job *j, const struct cpuset *cores)
     int r = 0;
 
     if (cpuset_count(cores) == 0) {
-        unfence(j);
+        unfence(j, false);
         return 0;
     }
     if (d->cpusets && enter_group(j, CGROUP_CPUSET) == 0) {
