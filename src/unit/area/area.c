@@ -537,8 +537,9 @@ static int begin(struct area *a, sd_event *event, struct error *err)
     r = r ? r : open_uplink(a, event, err);
     if (r == 0 && a->config->metrics)
         r = metrics_new(event, a->config, fill_metrics, a, &a->metrics, err);
-    if (r == 0 && sd_event_add_time_relative(event, &a->tick, CLOCK_MONOTONIC, TICK_US,
-                                             TICK_US / 100, on_tick, a) < 0)
+    /* The first tick comes at once: a lease that is asked for before it would know no caps. */
+    if (r == 0 && sd_event_add_time_relative(event, &a->tick, CLOCK_MONOTONIC, 0, TICK_US / 100,
+                                             on_tick, a) < 0)
         r = error_set(err, -ENOMEM, "cannot make a timer");
     return r;
 }
