@@ -89,6 +89,7 @@ def test_other_threads_have_stocks_number(torch_program):
     assert program.ask("elsewhere(number)", "number()") == ["3", "1"]
 
 
+@pytest.mark.timeout(2 * LONG_S)
 def test_code_of_inductor_meets_the_programs_number_and_is_never_compiled_again(torch_program):
     want = plain("compiled")
     program = torch_program()

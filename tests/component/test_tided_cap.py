@@ -479,7 +479,7 @@ def test_an_overtaken_lease_is_stale(modelled):
 
 
 def test_after_a_leases_end_any_number_counts(modelled):
-    """Who numbers leases begins at 1 when its book is lost; the machine's connection goes on with the same boot."""
+    """A parent that has lost its book numbers leases from 1; the machine's connection goes on with the same boot."""
     floor = 60_000_000
     assert lease(modelled, uw=MIDDLE, number=7, kind="breaker", floor=floor, ttl=300)[0] in (200, 202)
     eventually(lambda: cap(modelled)["uw"] == floor)

@@ -8,6 +8,7 @@ import tty
 
 import pytest
 
+from daemon import eventually
 from site_bed import MONDAY_17, Clock, Hand, wait
 from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
 
@@ -97,7 +98,7 @@ def test_meters_relay_and_sensor_share_a_line(bed, line, device, tmp_path):  # n
     assert 950 < (last["uj"] - first["uj"]) / known_ms / 1000 < 1520
     ident = hub.command("pump", False, MONDAY_17 + 3000)
     parent.wait(lambda p: any(e["data"].get("id") == ident and e["data"]["state"] == "done" for e in p.events if e["type"] == "switch"))
-    assert device.said == ["coil 2 off\n"]
+    eventually(lambda: device.said == ["coil 2 off\n"])
     line.noise = True
     wait(lambda: any("meter a: what it answers is damaged" in text or "meter a: no answer" in text for text in unit.lines),
          lambda: unit.lines)

@@ -99,7 +99,7 @@ static void many_together_have_two_tenths_and_each_its_part(void **unused)
                         NS_PER_S / 5 / CROWD + NS_PER_MS);
 }
 
-/* Who speaks seldom is the first of those that wait as soon as there is a token. */
+/* A user that speaks seldom is the first of those that wait as soon as there is a token. */
 static void a_crowd_does_not_starve_who_comes_seldom(void **unused)
 {
     uint64_t served[CROWD + 1] = {0}, began;

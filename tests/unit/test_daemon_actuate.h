@@ -47,7 +47,7 @@ static const char *const call_names[CALLS] = {"none",     "owner",  "note",  "af
                                               "move",     "cpus",   "quota", "weight",   "idle",
                                               "freezing", "freeze", "thaw",  "send"};
 
-/* What is in force, by job and by process. */
+/* Limits in force, by job and by process. */
 static struct {
     struct daemon daemon;
     struct job_table table;

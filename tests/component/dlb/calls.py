@@ -48,7 +48,7 @@ def pids():
 
 
 def clocked(n, call):
-    """What so many calls have returned, and the seconds of them all."""
+    """The results of so many calls, and the seconds of them all."""
     began = time.monotonic()
     results = {call() for _ in range(n)}
     return str(results).replace(" ", ""), time.monotonic() - began
