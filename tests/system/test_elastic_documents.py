@@ -2,6 +2,7 @@
 """The programs of docs/elastic-tensorflow.md do what it says."""
 
 import re
+import signal
 import subprocess
 
 import pytest
@@ -26,15 +27,16 @@ def test_program_of_the_document_runs(example, tmp_path):
             "assert all((w == v.numpy()).all() for w, v in zip(weights, model.variables))\n"
             "coordinator.close()"))
     (tmp_path / "train.py").write_text(program)
-    with cluster(PYTHON, workers=2) as nodes:
+    with cluster(PYTHON, workers=2) as nodes, subprocess.Popen(
+            [PYTHON, "-X", "faulthandler", "train.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=clean_env(PYTHONPATH=ROOT / "python", CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL=2, **nodes.env)) as training:
         try:
-            done = subprocess.run(
-                [PYTHON, "train.py"], cwd=tmp_path, capture_output=True, text=True, timeout=GUARD_S,
-                env=clean_env(PYTHONPATH=ROOT / "python", CUDA_VISIBLE_DEVICES="",
-                              TF_CPP_MIN_LOG_LEVEL=2, **nodes.env))
-        except subprocess.TimeoutExpired as late:  # by itself it tells the first lines alone
-            said = [(late.stderr or b"").decode()] + [log.read_text() for log in sorted(nodes.directory.glob("*.log"))]
-            pytest.fail("\n".join([f"no end within {GUARD_S} s", *(text[-3000:] for text in said)]))
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert "epoch 2: loss" in done.stdout and "'accuracy'" in done.stdout
+            output, errors = training.communicate(timeout=GUARD_S)
+        except subprocess.TimeoutExpired:
+            training.send_signal(signal.SIGABRT)  # it tells where each of its threads is
+            errors = training.communicate()[1]
+            said = [errors[-9000:], *(log.read_text()[-3000:] for log in sorted(nodes.directory.glob("*.log")))]
+            pytest.fail("\n".join([f"no end within {GUARD_S} s", *said]))
+    assert training.returncode == 0, errors[-4000:]
+    assert "epoch 2: loss" in output and "'accuracy'" in output
     assert (tmp_path / "model.keras").stat().st_size > 0
