@@ -112,17 +112,23 @@ static enum turn turn_of(const struct job *j)
     return j->wanted.user.is_short ? TURN_CUT : TURN_WHOLE;
 }
 
-/* Removes from @cores those that jobs of other users keep. Returns whether there were any. */
-static bool leave_others(const struct job *j, struct cpuset *cores)
+/* Returns the cores that jobs of other users keep. */
+static struct cpuset others_cores(const struct job *j)
 {
-    bool any = false;
+    struct cpuset others = {0};
 
     for (const struct job *k = j->daemon->jobs->first; k; k = k->next)
-        for (unsigned w = 0; k->uid != j->uid && w < CPUSET_WORDS; w++) {
-            any |= (cores->word[w] & k->wanted.kept.word[w]) != 0;
-            cores->word[w] &= ~k->wanted.kept.word[w];
-        }
-    return any;
+        for (unsigned w = 0; k->uid != j->uid && w < CPUSET_WORDS; w++)
+            others.word[w] |= k->wanted.kept.word[w];
+    return others;
+}
+
+static void leave_others(const struct job *j, struct cpuset *cores)
+{
+    struct cpuset others = others_cores(j);
+
+    for (unsigned w = 0; w < CPUSET_WORDS; w++)
+        cores->word[w] &= ~others.word[w];
 }
 
 void users_keep_cores(struct daemon *d)
@@ -153,13 +159,12 @@ bool users_keeps_cores(const struct job *j)
 
 int users_check_cores(const struct job *j, const struct cpuset *cores, struct error *err)
 {
-    struct cpuset left = *cores, others = {0};
+    struct cpuset others = others_cores(j);
     char text[CPUSET_TEXT_MAX];
 
-    if (!leave_others(j, &left))
+    cpuset_and(&others, &others, cores);
+    if (cpuset_count(&others) == 0)
         return 0;
-    for (unsigned w = 0; w < CPUSET_WORDS; w++)
-        others.word[w] = cores->word[w] & ~left.word[w];
     cpuset_format(&others, text, sizeof(text));
     return error_word(
         err, error_set(err, -EPERM, "a job of another user is pinned to core %.200s", text),
