@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/grow.h"
 #include "daemon/daemon.h"
 #include "daemon/energy/backstop.h"
 #include "daemon/energy/cap.h"
@@ -106,28 +107,16 @@ struct decision *decision_free(struct decision *d)
     return NULL;
 }
 
-static int grow(void *pointer, size_t size)
-{
-    void *old, *new;
-
-    memcpy(&old, pointer, sizeof(old));
-    new = realloc(old, size ? size : 1);
-    if (!new)
-        return -ENOMEM;
-    memcpy(pointer, &new, sizeof(new));
-    return 0;
-}
-
 static int reserve_jobs(struct decision *d, size_t n)
 {
     if (n <= d->room)
         return 0;
     n += 16;
-    if (grow(&d->job, n * sizeof(*d->job)) < 0 || grow(&d->jobs, n * sizeof(*d->jobs)) < 0 ||
-        grow(&d->users, n * sizeof(*d->users)) < 0 ||
-        grow(&d->current, n * sizeof(*d->current)) < 0 ||
-        grow(&d->decisions, n * sizeof(*d->decisions)) < 0 ||
-        grow(&d->cores, n * sizeof(*d->cores)) < 0)
+    if (grow(&d->job, n, sizeof(*d->job)) < 0 || grow(&d->jobs, n, sizeof(*d->jobs)) < 0 ||
+        grow(&d->users, n, sizeof(*d->users)) < 0 ||
+        grow(&d->current, n, sizeof(*d->current)) < 0 ||
+        grow(&d->decisions, n, sizeof(*d->decisions)) < 0 ||
+        grow(&d->cores, n, sizeof(*d->cores)) < 0)
         return -ENOMEM;
     d->room = n;
     return 0;
@@ -137,7 +126,7 @@ static int reserve_tables(struct decision *d, size_t entries)
 {
     if (entries <= d->table_room)
         return 0;
-    if (grow(&d->tables, entries * sizeof(*d->tables)) < 0)
+    if (grow(&d->tables, entries, sizeof(*d->tables)) < 0)
         return -ENOMEM;
     d->table_room = entries;
     return 0;
@@ -149,17 +138,18 @@ static int reserve_plan(struct decision *d, const struct policy_snapshot *s)
 
     policy_room(external_rule(d->spec.policy), s, &room);
     if (room.amounts > d->amount_room) {
-        if (grow(&d->amounts, room.amounts * sizeof(*d->amounts)) < 0)
+        if (grow(&d->amounts, room.amounts, sizeof(*d->amounts)) < 0)
             return -ENOMEM;
         d->amount_room = room.amounts;
     }
     if (room.scratch_bytes > d->scratch_room) {
-        if (grow(&d->scratch, room.scratch_bytes) < 0)
+        if (grow(&d->scratch, room.scratch_bytes, 1) < 0)
             return -ENOMEM;
         d->scratch_room = room.scratch_bytes;
     }
     if (room.state_bytes > d->state_room) {
-        if (grow(&d->state, room.state_bytes) < 0 || grow(&d->state_out, room.state_bytes) < 0)
+        if (grow(&d->state, room.state_bytes, 1) < 0 ||
+            grow(&d->state_out, room.state_bytes, 1) < 0)
             return -ENOMEM;
         d->state_room = room.state_bytes;
     }

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/grow.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
 #include "daemon/plan/beyond.h"
@@ -48,16 +49,6 @@ struct idle {
 };
 
 /* ---- storage ---- */
-
-static int grow(void *array, size_t count, size_t size)
-{
-    void **at = array, *larger = reallocarray(*at, count, size);
-
-    if (!larger)
-        return -ENOMEM;
-    *at = larger;
-    return 0;
-}
 
 static int reserve(struct idle *i)
 {

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/grow.h"
 #include "daemon/daemon.h"
 #include "daemon/job/confine.h"
 #include "daemon/job/job.h"
@@ -30,16 +31,6 @@ struct plan {
 };
 
 /* ---- what is in place ---- */
-
-static int grow(void *array, size_t count, size_t size)
-{
-    void **at = array, *larger = reallocarray(*at, count, size);
-
-    if (!larger)
-        return -ENOMEM;
-    *at = larger;
-    return 0;
-}
 
 static int reserve(struct plan *p, size_t jobs, size_t processes)
 {
