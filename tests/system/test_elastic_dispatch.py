@@ -12,7 +12,7 @@ SETTING = """
 import threading, time, types
 from threadtide.tensorflow import dispatch
 
-dispatch.AGAIN_S, dispatch.OVERDUE_S, dispatch.PREPARED_S = 0.2, 0.2, 0.2
+dispatch.AGAIN_S = dispatch.OVERDUE_S = dispatch.PREPARED_S = dispatch.FIRST_S = 0.2
 dispatch.AGAIN_TIMES = dispatch.OVERDUE_TIMES = 0
 
 class Cluster:
@@ -29,7 +29,7 @@ usual.add(0.01)
 def feed(prepare=None):
     return dispatch.Worker(node, cluster, queue, prepare)
 
-def task(run):
+def task(run, usual=usual):
     made = dispatch.Task(lambda device, executor: run(), usual)
     queue.submit([made])
     return made
@@ -109,6 +109,19 @@ feed()
 task(fail)
 until(lambda dead: cluster.gone, "given up")
 assert cluster.gone == ["its calls fail: CancelledError"]
+""",
+    "the first call of its kind is made again, too, and costs no worker": """
+feed()
+calls, first = [], dispatch.Usual()
+def call():
+    calls.append(1)
+    if len(calls) == 1:
+        never.wait()
+    time.sleep(1)
+    return 7
+made = task(call, first)
+change()
+assert until(lambda dead: made.finished, "done") == [] and (made.result, made.interrupted) == (7, 1)
 """,
     "a call that begins after the change has all the time it needs": """
 feed()

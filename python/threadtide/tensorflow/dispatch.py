@@ -28,6 +28,7 @@ EXPLAIN_S = 0.4  # how long after an error the end of a link may come
 AGAIN_S, AGAIN_TIMES = 3.0, 10
 OVERDUE_S, OVERDUE_TIMES = 30.0, 20
 PREPARED_S = 60.0  # after a change of the cluster that met a worker as it prepared: it works without
+FIRST_S = 60.0  # as AGAIN_S, as long as no such call has ended: the first one prepares its function
 
 TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
              tf.errors.DeadlineExceededError)
@@ -103,12 +104,10 @@ class Dispatcher:
         with self.changed:
             for task, worker in list(self._running.items()):
                 usual = task.usual.seconds
-                if not usual:
-                    continue
-                if worker.doubted:
-                    if now - task.begun > OVERDUE_S + OVERDUE_TIMES * usual:
+                if worker.doubted:  # a first call costs no worker: nobody knows how long it takes
+                    if usual and now - task.begun > OVERDUE_S + OVERDUE_TIMES * usual:
                         nodes.append(worker.node)
-                elif task.begun < updated and now - updated > AGAIN_S + AGAIN_TIMES * usual:
+                elif task.begun < updated and now - updated > (AGAIN_S + AGAIN_TIMES * usual if usual else FIRST_S):
                     self._back(task)
                     worker.replace("has not answered a call since the cluster changed: it is made again", True)
             for worker, begun in list(self._preparing.items()):
