@@ -167,6 +167,17 @@ uint32_t limit_affinity_cpus(void)
     return scenario->workers;
 }
 
+/* No limit of the process stands in a pool's way. */
+uint32_t room_for_threads(const char *root, uint64_t stack_bytes)
+{
+    return UINT32_MAX;
+}
+
+uint64_t room_stack_bytes(void)
+{
+    return 0;
+}
+
 /* tensorflow_data.c and tensorflow_calls.c are no part of the model: nothing in them stops or wakes
  * a worker of a pool. */
 void tf_calls_watch(void)
