@@ -133,10 +133,15 @@ class Training:
 
     def stumble(self, steps):
         """@steps steps end on another worker before the one that was begun first fails."""
+        wanted = int(self.adam.iterations.numpy()) + steps
+
         def fails(iterator):
             next(iterator)
-            _, slow = tf.while_loop(lambda i, _: i < 300, lambda i, a: (i + 1, tf.tanh(tf.matmul(a, a))),
-                                    (0, tf.ones([500, 500])))
+            done = tf.while_loop(lambda n: n < wanted, lambda _: tf.cast(self.adam.iterations, tf.int64),
+                                 (tf.constant(0, tf.int64),))[0]
+            with tf.control_dependencies([done]):  # they are applied; their answers take a moment
+                _, slow = tf.while_loop(lambda i, _: i < 100, lambda i, a: (i + 1, tf.tanh(tf.matmul(a, a))),
+                                        (0, tf.ones([500, 500])))
             tf.debugging.assert_equal(tf.reduce_sum(slow), -1.0)
             return slow[0, 0]
 

@@ -295,6 +295,23 @@ def test_a_step_has_what_its_function_closed_over_when_it_was_scheduled(bed):
     assert sums([(np.float32, 1.0), (np.float32, 10.0), (np.float32, 100.0)]) == 211.0
 
 
+def test_a_name_that_a_function_of_the_step_assigns_is_the_programs(bed):
+    tf, batch, weight, sgd = bed.tf, bed.epochs(ones()), bed.variable(), None
+
+    def begin():
+        nonlocal sgd
+        sgd = bed.sgd(1.0)
+
+    def step(batch):
+        if sgd is None:
+            begin()
+        slope, = next(batch)
+        sgd.apply([tf.reduce_mean(slope)], [weight])
+
+    bed.done(step, batch)
+    assert weight.numpy() == -1.0
+
+
 def test_steps_and_batches_that_an_error_left_undone_are_the_next(bed, capfd):
     tf, coordinator = bed.tf, bed.coordinator
     weight, sgd = bed.variable(), bed.sgd(1.0)
@@ -319,6 +336,44 @@ def test_steps_and_batches_that_an_error_left_undone_are_the_next(bed, capfd):
     assert numbers == [[2.0], [3.0]]  # an entry for each example of the batch
     assert coordinator.step == before + 4 and weight.numpy() == -1111.0
     assert "restarted after" not in capfd.readouterr().err
+
+
+def test_an_assignment_behind_a_step_that_failed_stays_in_front_of_the_steps_that_follow(bed):
+    """Also when a server is lost, and all of them are done again."""
+    tf, coordinator, batch, held = bed.tf, bed.coordinator, bed.epochs(ones()), threading.Event()
+    weight, poisoned, sgd = bed.variable(), bed.variable(0.0), bed.sgd(1.0)
+
+    @tf.autograph.experimental.do_not_convert
+    def gate():
+        assert held.wait(GUARD_S)
+        return tf.constant(0)
+
+    def step(batch):
+        slope, = next(batch)
+        with tf.control_dependencies([tf.debugging.assert_less(poisoned, 1.0, "spoilt example")]):
+            sgd.apply_gradients([(tf.reduce_mean(slope), weight)])
+
+    bed.done(step, batch)
+    coordinator.checkpoint()
+    poisoned.assign(1.0)
+    coordinator.schedule(gate)
+    for _ in range(3):
+        coordinator.schedule(step, (batch,))
+    assigning = threading.Thread(target=weight.assign, args=(100.0,))
+    assigning.start()
+    wait_until(lambda: len(coordinator._calls) == 5, "the assignment waits behind the steps", GUARD_S)
+    held.set()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="spoilt example"):
+        coordinator.join()
+    assigning.join()
+    poisoned.assign(0.0)
+    for _ in range(3):
+        bed.done(step, batch)
+    assert weight.numpy() == 97.0
+    bed.nodes.start("ps")
+    bed.nodes.kill("ps", bed.strategy.variables_in.entry_of(weight).home)
+    bed.done(step, batch)
+    assert weight.numpy() == 96.0
 
 
 def test_what_a_step_returns_and_what_it_had_better_not_do(bed, capfd, monkeypatch):

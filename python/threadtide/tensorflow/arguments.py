@@ -75,16 +75,18 @@ class Arguments:
 
 def _frozen(function):
     """@function with the values that it closes over now. They live as long as it does, so that none
-    of their identities is another object's meanwhile."""
+    of their identities is another object's meanwhile. Names that it assigns stay the program's, and so do
+    those that functions among its values assign."""
     if inspect.ismethod(function):
         return types.MethodType(_frozen(function.__func__), function.__self__)
     if isinstance(function, functools.partial):
         return functools.partial(_frozen(function.func), *function.args, **function.keywords)
     if not inspect.isfunction(function) or not function.__closure__:
         return function
-    assigned = _assigned_in(function.__code__)
-    cells = tuple(cell if name in assigned else _copy_cell(cell)
-                  for name, cell in zip(function.__code__.co_freevars, function.__closure__))
+    shared = {id(cell) for user in (function, *filter(inspect.isfunction, map(_content, function.__closure__)))
+              for name, cell in zip(user.__code__.co_freevars, user.__closure__ or ())
+              if name in _assigned_in(user.__code__)}
+    cells = tuple(cell if id(cell) in shared else _copy_cell(cell) for cell in function.__closure__)
     frozen = types.FunctionType(function.__code__, function.__globals__, function.__name__,
                                 function.__defaults__, cells)
     for name in ("__kwdefaults__", "__qualname__", "__module__"):
@@ -101,14 +103,21 @@ def _assigned_in(code):
              if step.opname in ("STORE_DEREF", "DELETE_DEREF")} & set(code.co_freevars)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            names |= _assigned_in(inner)
+            names |= _assigned_in(inner) & set(code.co_freevars)
     return frozenset(names)
+
+
+def _content(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
 
 
 def _copy_cell(cell):
     try:
         return types.CellType(cell.cell_contents)
-    except ValueError:  # not assigned yet
+    except ValueError:
         return cell
 
 

@@ -403,6 +403,9 @@ class ElasticCoordinator:
                     call.epochs.give_back(call.number)
                 if call not in stay:
                     call.result.set(None, error)
+            for call in (*stay, *self._since):  # the next steps, whose numbers these are, come behind them
+                if isinstance(call, _Assign):
+                    call.step = min(call.step, self._scheduled)
             self._calls = collections.deque(stay)
             self._error, self._over = error, over
             self._dirty = True
