@@ -146,7 +146,7 @@ def tide_power(build):
     libraries.file("bin/chown", "/bin/chown")
     libraries.libraries_of("/bin/chown")
     libraries.library("libcurl.so.4")  # host/net/libcurl.c
-    for name in ("tided", "tide-power", "tide"):
+    for name in ("tided", "tide-power", "tide", "tide-top"):
         libraries.libraries_of(build / name)
         ours.file(f"usr/bin/{name}", build / name)
     return [libraries, ours], ["/usr/bin/tide-power"], "Power of Kubernetes nodes"
