@@ -35,11 +35,15 @@ def task(run, usual=usual):
     return made
 
 def change():
+    "The cluster changes, once the worker is at its call, if there is one."
+    end = time.monotonic() + 1
+    while not (queue._running or queue.preparing()) and time.monotonic() < end:
+        time.sleep(0.01)
     time.sleep(0.05)
     cluster.updated = time.monotonic()
 
 def until(condition, what):
-    end, dead = time.monotonic() + 5, []
+    end, dead = time.monotonic() + 30, []
     while not condition(dead):
         assert time.monotonic() < end, what
         dead += queue.overdue()
