@@ -518,8 +518,10 @@ static bool accept_one(struct listener *at)
     r = connection_accepted(at, fd, began);
     if (r == -ENOMEM)
         daemon_log("out of memory; closed a new connection");
-    if (r < 0)
+    if (r < 0) { /* refused, but not for nothing: its container might connect without end */
         close(fd);
+        turns_charge(at->turns, began);
+    }
     return true;
 }
 
