@@ -441,10 +441,10 @@ static int connection_new(struct listener *at, int fd, const struct caller *who,
                                       .who = *who};
     if (turns)
         turns_join(connection, turns);
-    if (at->container || !turns_wait(connection)) {
+    if (at->container || !turns_wait(connection))
         r = connection_settle(connection);
+    if (!at->container && !connection->waits)
         turns_charge(turns, began_ns);
-    }
     if (r < 0) {
         turns_leave(connection);
         sd_event_source_disable_unref(connection->io);
@@ -518,10 +518,9 @@ static bool accept_one(struct listener *at)
     r = connection_accepted(at, fd, began);
     if (r == -ENOMEM)
         daemon_log("out of memory; closed a new connection");
-    if (r < 0) { /* refused, but not for nothing: its container might connect without end */
+    if (r < 0)
         close(fd);
-        turns_charge(at->turns, began);
-    }
+    turns_charge(at->turns, began); /* refused ones, too: a container might connect without end */
     return true;
 }
 
