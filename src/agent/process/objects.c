@@ -426,7 +426,6 @@ static void take_slot(void *arg, const struct import *import)
 
 static bool take_slots(struct taking t)
 {
-
     object_imports(t.o, take_slot, &t);
     if (!t.real || t.found == 0 || t.wrong > 0)
         return false;

@@ -140,10 +140,13 @@ static int check_members(struct job *j, const char *name)
 }
 
 /* One that began between the look and the freeze would stand still for as long as the pause. */
-static int check_again(struct job *j, const char *name)
+static int check_again(struct job *j)
 {
-    int r = check_members(j, name);
+    char name[CGROUP_NAME_MAX];
+    int r;
 
+    job_group_name(j, name);
+    r = check_members(j, name);
     if (r < 0)
         freezer_want(j, false);
     return r;
@@ -158,8 +161,8 @@ int freezer_want(struct job *j, bool paused)
     int r;
 
     f->stuck &= !paused;
-    job_group_name(j, name);
     if (paused != f->want || (!paused && j->observed.frozen)) {
+        job_group_name(j, name);
         r = paused ? check_members(j, name) : 0;
         if (r < 0)
             return r;
@@ -175,7 +178,7 @@ int freezer_want(struct job *j, bool paused)
     }
     before = f->paused;
     look(j);
-    return f->paused && !before ? check_again(j, name) : 0;
+    return f->paused && !before ? check_again(j) : 0;
 }
 
 bool freezer_paused(const struct job *j)

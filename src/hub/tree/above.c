@@ -343,7 +343,7 @@ static uint64_t policy_cap(const struct above *a, uint32_t *ret_kind)
     if (!rules_have_breaker(&b->set, b->area))
         return DEMAND_MAX;
     *ret_kind = CAP_BREAKER;
-    return v.floor_uw > least ? v.floor_uw : least;
+    return larger_u64(v.floor_uw, least);
 }
 
 /* The cap that lease and policy of the hub above leave this one, and the strictest kind of both. */
