@@ -188,6 +188,17 @@ def test_who_asks_too_much_is_told_so_and_nobody_else(tided, floods, build_dir):
     eventually(lambda: served(tided, ONE, "/v1/jobs"))
 
 
+# Behind a flood(): so many processes of it, until the test closes their input.
+FLOODS = """
+for _ in range(processes):
+    if os.fork() == 0:
+        flood()
+print("begun", flush=True)
+sys.stdin.read()
+os.killpg(0, 9)
+"""
+
+
 # So many processes with so many connections each: the first messages once, then the others for ever.
 ORDERS = """
 import json, os, select, socket, sys
@@ -207,13 +218,7 @@ def flood():
                     s.send(data)
             except BlockingIOError:
                 pass
-for _ in range(processes):
-    if os.fork() == 0:
-        flood()
-print("begun", flush=True)
-sys.stdin.read()
-os.killpg(0, 9)
-"""
+""" + FLOODS
 
 
 @pytest.fixture
@@ -269,13 +274,7 @@ def flood():
                 s.connect(path)
             except OSError:
                 pass
-for _ in range(processes):
-    if os.fork() == 0:
-        flood()
-print("begun", flush=True)
-sys.stdin.read()
-os.killpg(0, 9)
-"""
+""" + FLOODS
 
 
 def cpu_s(tided):

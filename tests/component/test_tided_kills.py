@@ -214,8 +214,10 @@ def live(scene, steps):
 
 def kill_at(scene, kills):
     daemon, chance = scene.daemon, scene.chance
-    reached, converged, pids, i = set(), 0, scene.pids(), -1
-    while (i := i + 1) < kills or (converged <= kills / 4 and i < 3 * kills):  # on a busy machine few get that far
+    reached, converged, pids = set(), 0, scene.pids()
+    for i in range(3 * kills):
+        if i >= kills and converged > kills / 4:  # on a busy machine few get that far
+            break
         point, passage = chance.choice(scene.points), chance.choice((1, 1, 2, 3, 5))
         if i < len(scene.points):
             point, passage = scene.points[i], 1

@@ -2,10 +2,11 @@
 """A training for the tests of elastic clusters: an embedding table in shards, dropout, Adam.
 
 It obeys lines on standard input and answers with JSON: `run N` schedules steps and says {"step": N}
-when they are done, `stumble N` as many beside one that fails, and later than they end, `report` what the nodes are, at once, `evaluate` a sum over the weights, and
-`function` how many seconds a function takes that is new to TensorFlow. `end` prints a digest
-of all variables and how often each example was applied, which a variable of its own counts: its
-gradient is the same for every example, so an example done twice, or not at all, shows.
+when they are done, `stumble N` as many beside one that fails, and later than they end, `report` what
+the nodes are, at once, `evaluate` a sum over the weights, and `function` how many seconds a function
+takes that is new to TensorFlow. `end` prints a digest of all variables and how often each example was
+applied, which a variable of its own counts: its gradient is the same for every example, so an example
+done twice, or not at all, shows.
 """
 
 import hashlib
