@@ -111,6 +111,8 @@ void agent_notify(void);
 void wake_ensure(void); /* makes them, and makes them again if the program closed it */
 void wake_drain(void);
 int wake_fd(void);
+bool wake_may_sleep(void); /* false: a notice came since wake_drain() */
+void wake_slept(void);     /* after each wake_may_sleep() */
 void wake_after_fork(void);
 
 /* ---- control/core.c: which target is in force ---- */

@@ -482,7 +482,9 @@ static void sleep_until_event(uint64_t now_ns)
     next_ns = next_ns > now_ns ? next_ns - now_ns : 0;
     timeout = (struct timespec){.tv_sec = (time_t)(next_ns / NS_PER_S),
                                 .tv_nsec = (long)(next_ns % NS_PER_S)};
-    ppoll(fds, 2, &timeout, NULL);
+    if (wake_may_sleep())
+        ppoll(fds, 2, &timeout, NULL);
+    wake_slept();
 }
 
 static void *control_main(void *arg)
