@@ -108,17 +108,27 @@ static int set_bus(struct reader *r, const char *key, const char *value, struct 
     return 0;
 }
 
-/* All devices on one line speak at one rate. @other NULL: this one alone is looked at. */
-static int check_bus(struct reader *r, const struct modbus_address *a,
-                     const struct modbus_address *other)
+/* The meters' addresses, then the switches', then the presence sensors'. */
+static const struct modbus_address *bus(const struct unit_config *c, unsigned i)
 {
+    if (i < c->meters)
+        return &c->meter[i].bus;
+    i -= c->meters;
+    return i < c->switches ? &c->relay[i].bus : &c->sensor[i - c->switches].bus;
+}
+
+/* All devices on one line speak at one rate: those before @a in the order of bus() and @a itself.
+ */
+static int check_bus(struct reader *r, const struct modbus_address *a)
+{
+    const struct modbus_address *other;
+
     if (a->host[0] && a->tty[0])
         return config_wrong(r, "address= and device= exclude each other: write one of them");
-    if (!other)
-        return 0;
-    if (a->tty[0] && strcmp(a->tty, other->tty) == 0 &&
-        (a->baud != other->baud || a->parity != other->parity))
-        return config_wrong(r, "%s has another baud= or parity= above", a->tty);
+    for (unsigned i = 0; a->tty[0] && (other = bus(r->config, i)) != a; i++)
+        if (strcmp(a->tty, other->tty) == 0 &&
+            (a->baud != other->baud || a->parity != other->parity))
+            return config_wrong(r, "%s has another baud= or parity= at another device", a->tty);
     return 0;
 }
 
@@ -436,9 +446,8 @@ static int check_meters(struct reader *r)
             return -EINVAL;
         if (m->covers_area && covering++)
             return config_wrong(r, "meter '%s': another one covers the area already", m->name);
-        for (unsigned k = 0; k <= i; k++)
-            if (check_bus(r, &m->bus, k < i ? &c->meter[k].bus : NULL) < 0)
-                return -EINVAL;
+        if (check_bus(r, &m->bus) < 0)
+            return -EINVAL;
     }
     return 0;
 }
@@ -463,9 +472,8 @@ static int check_switches(struct reader *r)
             if (relay_same(s, &c->relay[k]))
                 return config_wrong(r, "switch '%s' has the same relay as switch '%s'", s->name,
                                     c->relay[k].name);
-        for (unsigned k = 0; k <= c->meters; k++)
-            if (check_bus(r, &s->bus, k < c->meters ? &c->meter[k].bus : NULL) < 0)
-                return -EINVAL;
+        if (check_bus(r, &s->bus) < 0)
+            return -EINVAL;
     }
     return 0;
 }
@@ -483,9 +491,8 @@ static int check_sensors(struct reader *r)
             return config_wrong(r, "presence '%s' needs %s", s->name, lacks);
         if (s->ops->broker && !c->local.named)
             return config_wrong(r, "presence '%s' comes by MQTT: [local] needs broker=", s->name);
-        for (unsigned k = 0; k <= c->meters; k++)
-            if (check_bus(r, &s->bus, k < c->meters ? &c->meter[k].bus : NULL) < 0)
-                return -EINVAL;
+        if (check_bus(r, &s->bus) < 0)
+            return -EINVAL;
     }
     return 0;
 }

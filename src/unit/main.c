@@ -44,7 +44,8 @@ static const struct option options[] = {
 /* The configuration may be checked on another machine than the one whose it is: told, no fault. */
 static void check_files(const struct unit_config *config)
 {
-    const char *const files[] = {config->uplink.ca, config->uplink.cert, config->uplink.key};
+    const char *const files[] = {config->uplink.ca, config->uplink.cert, config->uplink.key,
+                                 config->seal};
 
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         if (*files[i] && access(files[i], R_OK) < 0) {

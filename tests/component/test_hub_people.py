@@ -182,6 +182,17 @@ def test_another_role_ends_sessions_and_tokens_and_a_removed_user_is_out(hub):
     assert bob.call("GET", "/v1/users")[0] == script.call("GET", "/v1/users")[0] == 401
 
 
+def test_a_refused_password_leaves_the_role_and_the_sessions_as_they_were(hub):
+    hub.add_user("bob", "viewer")
+    bob, ada = hub.user("bob"), hub.user("ada")
+    status, answer = ada.call("PATCH", "/v1/users/bob", {"role": "operator", "password": "bob's own password"})
+    assert (status, answer["error"]["message"]) == (400, "the password contains the user's name: use another one")
+    assert bob.call("GET", "/v1/me")[1]["role"] == "viewer"
+    assert ada.call("PATCH", "/v1/users/bob", {"role": "operator", "password": "another horse battery"})[0] == 200
+    assert bob.call("GET", "/v1/me")[0] == 401
+    assert hub.guest().call("POST", "/v1/login", {"user": "bob", "password": "another horse battery"})[1]["role"] == "operator"
+
+
 def test_users_sessions_tokens_and_the_log_survive_a_kill(hub):
     hub.add_user("bob", "operator")
     bob, script, before = hub.user("bob"), hub.script("bob"), audit(hub)

@@ -223,6 +223,12 @@ static void a_mistake_is_told_with_its_line(void **state)
         {"[unit]\nname=x\n[meter a]\nkind=modbus\ndevice=/dev/x\n[meter "
          "b]\nkind=modbus\ndevice=/dev/x\nbaud=1200\n",
          "x.conf:6: /dev/x has another baud="},
+        {"[unit]\nname=x\n[switch a]\nkind=modbus\ndevice=/dev/x\ncoil=1\n[switch "
+         "b]\nkind=modbus\ndevice=/dev/x\ncoil=2\nparity=even\n",
+         "x.conf:7: /dev/x has another baud= or parity="},
+        {"[unit]\nname=x\n[switch a]\nkind=modbus\ndevice=/dev/x\ncoil=1\n[presence "
+         "b]\nkind=modbus\ndevice=/dev/x\ninput=1\nbaud=1200\n",
+         "x.conf:7: /dev/x has another baud= or parity="},
         {"", "[unit] needs name="},
         {"[unit]\nname=x\n[meter a]\nkind=modbus\naddress=h\ncovers=area\n[meter "
          "b]\nkind=modbus\naddress=h\ncovers=area\n",

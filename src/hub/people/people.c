@@ -317,6 +317,26 @@ int people_role(struct people *p, const char *name, enum role role, bool keep_to
     return r < 0 ? people_said(p, r, "change the role", err) : 0;
 }
 
+int people_role_and_password(struct people *p, const char *name, enum role role,
+                             const char *password, bool keep_tokens, struct error *err)
+{
+    int r = run(p, "SAVEPOINT both");
+
+    if (r < 0)
+        return people_said(p, r, "change the user", err);
+    r = people_role(p, name, role, keep_tokens, err);
+    if (r == 0)
+        r = people_password(p, name, password, keep_tokens, err);
+    if (r == 0) {
+        r = run(p, "RELEASE both");
+        if (r < 0)
+            people_said(p, r, "change the user", err);
+    }
+    if (r < 0)
+        run(p, "ROLLBACK TO both; RELEASE both");
+    return r;
+}
+
 int people_remove(struct people *p, const char *name, struct error *err)
 {
     int r = people_change(

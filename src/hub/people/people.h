@@ -60,6 +60,9 @@ int people_password(struct people *p, const char *name, const char *password, bo
                     struct error *err);
 int people_role(struct people *p, const char *name, enum role role, bool keep_tokens,
                 struct error *err);
+int people_role_and_password(struct people *p, const char *name, enum role role,
+                             const char *password, bool keep_tokens,
+                             struct error *err); /* both or none */
 int people_remove(struct people *p, const char *name, struct error *err);
 
 /* Calls @each with each user by name. */

@@ -229,9 +229,11 @@ void route_change_user(struct call *c)
         call_fail(c, HTTP_BAD_REQUEST, "", "send a role, a password, or both");
         return;
     }
-    if (given)
+    if (given && password)
+        people_role_and_password(c->hub->people, c->name, role, password, keep, &err);
+    else if (given)
         people_role(c->hub->people, c->name, role, keep, &err);
-    if (!err.code && password)
+    else
         people_password(c->hub->people, c->name, password, keep, &err);
     snprintf(what, sizeof(what), "user.%s%s%s%s", given ? "role " : "",
              given ? role_name(role) : "",
