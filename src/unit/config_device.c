@@ -117,8 +117,7 @@ static const struct modbus_address *bus(const struct unit_config *c, unsigned i)
     return i < c->switches ? &c->relay[i].bus : &c->sensor[i - c->switches].bus;
 }
 
-/* All devices on one line speak at one rate: those before @a in the order of bus() and @a itself.
- */
+/* All devices on one line speak at one rate. @a is compared with those before it, as bus() goes. */
 static int check_bus(struct reader *r, const struct modbus_address *a)
 {
     const struct modbus_address *other;

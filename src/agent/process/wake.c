@@ -18,9 +18,8 @@
 #include <unistd.h>
 
 static struct ownfd waker = {.fd = -1}, sleeper = {.fd = -1};
-static atomic_bool told; /* a notice came since the last wake_drain() */
-static atomic_bool
-    asleep; /* the thread sleeps, or looks at told for the last time before it does */
+static atomic_bool told;   /* a notice came since the last wake_drain() */
+static atomic_bool asleep; /* the thread sleeps, or is about to */
 
 void agent_notify(void)
 {
