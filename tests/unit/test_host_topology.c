@@ -81,6 +81,59 @@ static void a_missing_or_damaged_list_is_an_error(void **state)
     tree_done(&tree);
 }
 
+/* Four CPUs with what @file says of each; NULL: it lacks the file. */
+static void read_four(struct topology *ret, const char *file, const char *const says[4],
+                      const char *also, const char *const says_also[4])
+{
+    struct tree tree;
+    char path[96];
+
+    tree_init(&tree, (const struct tree_file[]){{CPU "online", "0-3\n"}}, 1);
+    for (unsigned cpu = 0; cpu < 4; cpu++) {
+        snprintf(path, sizeof(path), CPU "cpu%u/%s", cpu, file);
+        if (says[cpu])
+            tree_write(&tree, path, says[cpu]);
+        snprintf(path, sizeof(path), CPU "cpu%u/%s", cpu, also);
+        if (says_also[cpu])
+            tree_write(&tree, path, says_also[cpu]);
+    }
+    assert_int_equal(topology_read(tree.fd, ret), 0);
+    tree_done(&tree);
+}
+
+/* Values as machines have them: an RK3588, a Core i9-12900K by its firmware and its frequencies, a
+ * Core i9-10900K with favored cores. */
+static void slow_cpus_are_told_by_the_first_file_that_all_have(void **state)
+{
+    static const char *const none[4] = {0},
+                             *const rk3588[4] = {"414\n", "414\n", "1024\n", "1024\n"},
+                             *const i9[4] = {"65\n", "65\n", "40\n", "40\n"},
+                             *const khz[4] = {"5200000\n", "5100000\n", "3900000\n", "3900000\n"},
+                             *const favored[4] = {"5300000\n", "5200000\n", "5100000\n",
+                                                  "5100000\n"},
+                             *const broken[4] = {"65\n", "0\n", "40\n", "40\n"},
+                             *const some[4] = {"1024\n", NULL, "400\n", "400\n"};
+    struct topology t;
+
+    read_four(&t, "cpu_capacity", rk3588, "cpufreq/cpuinfo_max_freq", khz);
+    assert_int_equal(t.speed[0], 404);
+    assert_int_equal(t.speed[3], TOPOLOGY_FASTEST);
+    assert_int_equal(t.slow, 2);
+    read_four(&t, "acpi_cppc/highest_perf", i9, "cpufreq/cpuinfo_max_freq", favored);
+    assert_int_equal(t.speed[1], TOPOLOGY_FASTEST);
+    assert_int_equal(t.speed[2], 615);
+    read_four(&t, "cpufreq/cpuinfo_max_freq", khz, "cpu_capacity", some);
+    assert_int_equal(t.speed[1], TOPOLOGY_FASTEST);
+    assert_int_equal(t.speed[2], 750);
+    read_four(&t, "cpufreq/cpuinfo_max_freq", khz, "acpi_cppc/highest_perf", broken);
+    assert_int_equal(t.speed[2], 750);
+    read_four(&t, "cpufreq/cpuinfo_max_freq", favored, "cpu_capacity", none);
+    assert_int_equal(t.slow, 0);
+    read_four(&t, "cpu_capacity", none, "cpu_capacity", none);
+    assert_int_equal(t.speed[3], TOPOLOGY_FASTEST);
+    assert_int_equal(t.slow, 0);
+}
+
 static void this_machine_has_the_cpus_that_libc_counts(void **state)
 {
     struct topology topology;
@@ -103,6 +156,7 @@ int main(void)
         cmocka_unit_test(nodes_and_siblings_come_from_sysfs),
         cmocka_unit_test(without_further_files_there_is_one_node_of_single_cores),
         cmocka_unit_test(a_missing_or_damaged_list_is_an_error),
+        cmocka_unit_test(slow_cpus_are_told_by_the_first_file_that_all_have),
         cmocka_unit_test(this_machine_has_the_cpus_that_libc_counts),
     };
 

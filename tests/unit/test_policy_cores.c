@@ -35,7 +35,14 @@ static void machine_init(struct cores_machine *m, unsigned cpus, unsigned nodes,
     for (unsigned c = 0; c < cpus; c++) {
         m->node[c] = (uint16_t)(c * nodes / cpus);
         m->core[c] = (uint16_t)(smt ? c & ~1u : c);
+        m->speed[c] = CORES_SPEED_MAX;
     }
+}
+
+static void slow_down(struct cores_machine *m, unsigned from, unsigned to)
+{
+    for (unsigned c = from; c <= to; c++)
+        m->speed[c] = 600;
 }
 
 static bool overlap(const struct cpuset *a, const struct cpuset *b)
@@ -127,6 +134,8 @@ static void exclusive_jobs_never_share_a_core_with_anybody(void **unused)
         unsigned cpus = 1 + random_below(32), n = 1 + random_below(JOBS_MAX);
 
         machine_init(&m, cpus, 1 + random_below(cpus > 1 ? 2 : 1), random_below(2));
+        if (random_below(3) == 0)
+            slow_down(&m, random_below(cpus), cpus - 1);
         if (random_below(4) == 0)
             m.usable = range(random_below(cpus), cpus - 1);
         random_jobs(&m, jobs, n);
@@ -147,6 +156,8 @@ static void what_is_in_place_stays_when_nothing_changes(void **unused)
         unsigned cpus = 2 + random_below(30), n = 1 + random_below(JOBS_MAX);
 
         machine_init(&m, cpus, 1 + random_below(4), random_below(2));
+        if (random_below(3) == 0)
+            slow_down(&m, random_below(cpus), cpus - 1);
         random_jobs(&m, jobs, n);
         cores_assign(&m, jobs, n);
         settle(jobs, n);
@@ -196,6 +207,8 @@ static void who_lacks_a_core_finds_none_free_nor_one_to_be_had(void **unused)
         struct cpuset free;
 
         machine_init(&m, cpus, 1 + random_below(2), random_below(2));
+        if (random_below(3) == 0)
+            slow_down(&m, 0, random_below(cpus));
         random_jobs(&m, jobs, n);
         for (unsigned i = 0; i < n; i++)
             jobs[i].exclusive = true;
@@ -431,6 +444,58 @@ static void cores_of_other_users_fence_shared_jobs_too(void **unused)
     assert_true(cpuset_equal(&job.assigned, &m.usable));
 }
 
+/* Eight slow single cores before four fast ones of two threads each: 0-7, 8-15. */
+static void machine_init_hybrid(struct cores_machine *m)
+{
+    machine_init(m, 16, 1, true);
+    for (unsigned c = 0; c < 8; c++)
+        m->core[c] = (uint16_t)c;
+    slow_down(m, 0, 7);
+}
+
+static struct cpuset every_second(unsigned from, unsigned to)
+{
+    struct cpuset set = range(from, from);
+
+    for (unsigned c = from + 2; c <= to; c += 2)
+        cpuset_add(&set, c);
+    return set;
+}
+
+static void fast_cores_go_first_and_slow_ones_before_anothers_siblings(void **unused)
+{
+    struct cores_job jobs[5];
+    struct cpuset slow = range(0, 1);
+    struct cores_machine m;
+
+    machine_init_hybrid(&m);
+    memset(jobs, 0, sizeof(jobs));
+    for (unsigned i = 0; i < 5; i++) {
+        jobs[i].exclusive = true;
+        jobs[i].count = i < 4 ? 1 : 2;
+    }
+    cores_assign(&m, jobs, 5);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(cpuset_has(&jobs[i].assigned, 8 + 2 * i));
+    assert_true(cpuset_equal(&jobs[4].assigned, &slow));
+}
+
+static void a_job_moves_to_fast_cores_that_come_free_and_gives_up_slow_ones(void **unused)
+{
+    struct cores_job job = {.exclusive = true, .count = 5, .current = range(0, 4)};
+    struct cpuset moved = every_second(8, 14), fewer = moved;
+    struct cores_machine m;
+
+    machine_init_hybrid(&m);
+    cores_assign(&m, &job, 1);
+    cpuset_add(&moved, 4); /* the fifth stays: no fast core is whole any more */
+    assert_true(cpuset_equal(&job.assigned, &moved));
+    job.current = job.assigned;
+    job.count = 4;
+    cores_assign(&m, &job, 1);
+    assert_true(cpuset_equal(&job.assigned, &fewer));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +516,8 @@ int main(void)
         cmocka_unit_test(the_others_share_what_exclusive_jobs_leave),
         cmocka_unit_test(more_jobs_than_cores_overlap_and_say_so),
         cmocka_unit_test(cores_of_other_users_fence_shared_jobs_too),
+        cmocka_unit_test(fast_cores_go_first_and_slow_ones_before_anothers_siblings),
+        cmocka_unit_test(a_job_moves_to_fast_cores_that_come_free_and_gives_up_slow_ones),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

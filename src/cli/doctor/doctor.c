@@ -266,7 +266,7 @@ static void check_cores(struct checks *checks, int root, const struct cgroup *cg
     struct topology topology;
     struct cpuset usable;
     struct cgroup_limits limits = {.quota_mcpu = CGROUP_NO_QUOTA};
-    char quota[48] = "";
+    char quota[48] = "", slow[48] = "";
 
     if (topology_read(root, &topology) < 0 || topology_usable(&usable) < 0) {
         add(checks, "cores", CHECK_PROBLEM, "", "sysfs does not list the CPUs");
@@ -277,8 +277,10 @@ static void check_cores(struct checks *checks, int root, const struct cgroup *cg
     if (limits.quota_mcpu != CGROUP_NO_QUOTA)
         snprintf(quota, sizeof(quota), "; a quota of %u.%03u cores", limits.quota_mcpu / 1000,
                  limits.quota_mcpu % 1000);
-    add(checks, "cores", CHECK_OK, "", "%u CPUs (%u cores, %u NUMA node%s), %u usable here%s",
-        topology.cpus, topology.cores, topology.nodes, topology.nodes == 1 ? "" : "s",
+    if (topology.slow)
+        snprintf(slow, sizeof(slow), ", %u of the CPUs slower than the others", topology.slow);
+    add(checks, "cores", CHECK_OK, "", "%u CPUs (%u cores, %u NUMA node%s%s), %u usable here%s",
+        topology.cpus, topology.cores, topology.nodes, topology.nodes == 1 ? "" : "s", slow,
         cpuset_count(&usable), quota);
 }
 

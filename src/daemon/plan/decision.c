@@ -358,7 +358,7 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason, uint64_
 
 /* ---- what is wanted ---- */
 
-/* CPUs that are made up (--cpus) count as cores of the first NUMA node. */
+/* CPUs that are made up (--cpus) count as fast cores of the first NUMA node. */
 static void describe_cores(const struct daemon *d, struct cores_machine *ret)
 {
     *ret = (struct cores_machine){.cpus = d->cpus, .usable = d->usable};
@@ -368,6 +368,7 @@ static void describe_cores(const struct daemon *d, struct cores_machine *ret)
 
         ret->core[c] = online ? d->topology.core[c] : (uint16_t)c;
         ret->node[c] = node > 0 ? (uint16_t)node : 0;
+        ret->speed[c] = online ? d->topology.speed[c] : CORES_SPEED_MAX;
     }
 }
 

@@ -76,6 +76,49 @@ static void read_core(int root, struct topology *topology, unsigned cpu)
     topology->cores += topology->core[cpu] == cpu;
 }
 
+static int next_online(const struct topology *topology, int after)
+{
+    return cpuset_next(&topology->online, (unsigned)(after + 1));
+}
+
+/* False if an online CPU lacks the file. */
+static bool read_speeds_from(int root, const struct topology *topology, const char *file,
+                             uint64_t *ret)
+{
+    for (int cpu = next_online(topology, -1); cpu >= 0; cpu = next_online(topology, cpu)) {
+        char path[96];
+
+        snprintf(path, sizeof(path), "sys/devices/system/cpu/cpu%d/%s", cpu, file);
+        if (file_read_u64(root, path, &ret[cpu]) < 0 || ret[cpu] == 0 || ret[cpu] > UINT32_MAX)
+            return false;
+    }
+    return true;
+}
+
+/*
+ * The kernel's own measure, the firmware's, the highest frequency in kHz: the first that every CPU
+ * has. Fast cores of one kind differ a little (favored cores); that is not worth a move.
+ */
+static void read_speeds(int root, struct topology *topology)
+{
+    static const char *const files[] = {"cpu_capacity", "acpi_cppc/highest_perf",
+                                        "cpufreq/cpuinfo_max_freq"};
+    uint64_t found[CPUSET_MAX_CPUS], fastest = 0;
+    size_t i = 0;
+
+    while (i < 3 && !read_speeds_from(root, topology, files[i], found))
+        i++;
+    for (int cpu = next_online(topology, -1); cpu >= 0 && i < 3; cpu = next_online(topology, cpu))
+        fastest = found[cpu] > fastest ? found[cpu] : fastest;
+    for (int cpu = next_online(topology, -1); cpu >= 0; cpu = next_online(topology, cpu)) {
+        bool slow = fastest && found[cpu] * 6 <= fastest * 5;
+
+        topology->speed[cpu] =
+            slow ? (uint16_t)(found[cpu] * TOPOLOGY_FASTEST / fastest) : TOPOLOGY_FASTEST;
+        topology->slow += slow;
+    }
+}
+
 int topology_read(int root, struct topology *ret)
 {
     struct topology topology;
@@ -89,9 +132,9 @@ int topology_read(int root, struct topology *ret)
     if (topology.cpus == 0)
         return -EINVAL;
     read_nodes(root, &topology);
-    for (int cpu = cpuset_next(&topology.online, 0); cpu >= 0;
-         cpu = cpuset_next(&topology.online, (unsigned)cpu + 1))
+    for (int cpu = next_online(&topology, -1); cpu >= 0; cpu = next_online(&topology, cpu))
         read_core(root, &topology, (unsigned)cpu);
+    read_speeds(root, &topology);
     *ret = topology;
     return 0;
 }

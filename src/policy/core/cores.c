@@ -99,7 +99,8 @@ static void take(struct assignment *a, struct cores_job *job, unsigned cpu)
 
 enum {
     BELOW_NODE = 2 * CPUSET_MAX_CPUS,
-    WHOLE_CORE = 2 * BELOW_NODE,
+    SPEED = 2 * BELOW_NODE, /* for each step of it */
+    WHOLE_CORE = SPEED * (CORES_SPEED_MAX + 1),
     OWN_NODE = 2 * WHOLE_CORE,
     OWN_CORE = 2 * OWN_NODE
 };
@@ -115,6 +116,7 @@ static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
     bool whole = a->free_in_core[core] == a->threads[core];
     unsigned points = room >= need ? BELOW_NODE - room : room;
 
+    points += a->machine->speed[cpu] * SPEED;
     if (a->mine_in_core[core])
         points += OWN_CORE;
     if (a->mine_in_node[node])
@@ -149,8 +151,8 @@ static int best_free(const struct assignment *a, const struct cores_job *job, un
 }
 
 /*
- * Returns the job's CPU that it misses least: in the NUMA node where it has fewest, then on a core
- * of which it has least, highest number first.
+ * Returns the job's CPU that it misses least: in the NUMA node where it has fewest, then a slow
+ * one, then on a core of which it has least, highest number first.
  */
 static int worst_own(const struct assignment *a, const struct cores_job *job)
 {
@@ -158,9 +160,10 @@ static int worst_own(const struct assignment *a, const struct cores_job *job)
     int worst = -1;
 
     for (unsigned c = 0; c < a->end; c++) {
-        unsigned s = a->mine_in_node[a->machine->node[c]] * (CPUSET_MAX_CPUS + 1u) +
-                     a->mine_in_core[a->machine->core[c]];
+        unsigned s = a->mine_in_node[a->machine->node[c]] * (CORES_SPEED_MAX + 1u);
 
+        s = (s + a->machine->speed[c]) * (CPUSET_MAX_CPUS + 1u) +
+            a->mine_in_core[a->machine->core[c]];
         if (cpuset_has(&job->assigned, c) && (worst < 0 || s <= worst_score)) {
             worst = (int)c;
             worst_score = s;
@@ -309,6 +312,40 @@ static bool gather(struct assignment *a, struct cores_job *job)
     return moved;
 }
 
+/* Returns the fastest whole free core of the NUMA node of @cpu that is faster; -1: there is none.
+ */
+static int faster_than(const struct assignment *a, const struct cores_job *job, unsigned cpu)
+{
+    const struct cores_machine *m = a->machine;
+    int best = -1;
+
+    for (unsigned c = 0; c < a->end; c++)
+        if (cpuset_has(&a->free, c) && cpuset_has(&job->choice, c) && m->node[c] == m->node[cpu] &&
+            a->free_in_core[m->core[c]] == a->threads[m->core[c]] &&
+            m->speed[c] > m->speed[best < 0 ? cpu : (unsigned)best])
+            best = (int)c;
+    return best;
+}
+
+/* True if one of its CPUs moved to a faster one. */
+static bool speed_up(struct assignment *a, struct cores_job *job)
+{
+    bool moved = false;
+
+    serve(a, job, 1);
+    for (unsigned c = 0; c < a->end; c++) {
+        int faster = cpuset_has(&job->assigned, c) ? faster_than(a, job, c) : -1;
+
+        if (faster < 0)
+            continue;
+        give(a, job, (unsigned)faster);
+        take(a, job, c);
+        moved = true;
+    }
+    serve(a, job, -1);
+    return moved;
+}
+
 /* One job may need a CPU that another leaves. Each round serves one, until no CPU moves. */
 static void settle_all(struct assignment *a)
 {
@@ -323,7 +360,7 @@ static void settle_all(struct assignment *a)
             }
         for (size_t i = 0; i < a->n; i++)
             if (a->jobs[i].exclusive)
-                moved |= gather(a, &a->jobs[i]);
+                moved |= gather(a, &a->jobs[i]) || speed_up(a, &a->jobs[i]);
     }
 }
 

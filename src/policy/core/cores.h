@@ -13,11 +13,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CORES_SPEED_MAX 1000
+
 struct cores_machine {
-    struct cpuset cpus;             /* all CPUs of the machine */
-    struct cpuset usable;           /* those of them that jobs may use */
-    uint16_t core[CPUSET_MAX_CPUS]; /* for each CPU: a number that its siblings share and … */
-    uint16_t node[CPUSET_MAX_CPUS]; /* … its NUMA node; both below CPUSET_MAX_CPUS */
+    struct cpuset cpus;              /* all CPUs of the machine */
+    struct cpuset usable;            /* those of them that jobs may use */
+    uint16_t core[CPUSET_MAX_CPUS];  /* for each CPU: a number that its siblings share and … */
+    uint16_t node[CPUSET_MAX_CPUS];  /* … its NUMA node; both below CPUSET_MAX_CPUS */
+    uint16_t speed[CPUSET_MAX_CPUS]; /* beside others: larger is faster, at most CORES_SPEED_MAX */
 };
 
 struct cores_job {
@@ -37,7 +40,9 @@ struct cores_job {
  * An exclusive job keeps as many of its CPUs as it still gets, siblings and the NUMA node where it
  * has most first. It grows by siblings of its cores, then within its NUMA nodes, then on the one
  * that fits the rest most tightly, or on the emptiest. There it takes cores no part of which is
- * taken (where nothing will be left, an odd thread goes to a split core), lowest number first. Jobs
+ * taken (where nothing will be left, an odd thread goes to a split core), the fastest first, then
+ * by number. It gives up slow ones first, and moves to a whole free core that is faster than one of
+ * its own on the same NUMA node. Jobs
  * that may use the fewest CPUs go first, then siblings. A job that still lacks a CPU gets one whose
  * owner can replace it by a free one. At last, a job in several NUMA nodes is gathered in the one
  * where it has most, if that has room for all of it. No other job moves for its own sake.
