@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided keeps what energy was used: by job, user and day; who may see it, and the report."""
+import contextlib
 import json
 import os
 import pathlib
@@ -114,6 +115,12 @@ def test_tide_energy_since_a_day_has_what_was_used_since_then_and_its_carbon(wor
     assert re.search(r" [0-9.]+ EUR +[0-9.]+ g ", machine + " "), machine
 
 
+def rows_of(path):
+    """Returns the µJ of the machine that are in the file."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT sum(uj) FROM part WHERE part = 0").fetchone()[0]
+
+
 def test_a_damaged_file_is_moved_aside(world):  # noqa: F811
     _, tided = world({"intel-rapl:1": 40})
     known(tided)
@@ -125,6 +132,26 @@ def test_a_damaged_file_is_moved_aside(world):  # noqa: F811
     assert energy(tided, "?by=part")["rows"] is not None
     assert (tided.dir / "energy.db.corrupt").exists()
     assert "moved aside" in tided.log.read_text()
+
+
+def test_a_file_that_cannot_be_written_is_tried_again_and_nothing_is_lost(world):  # noqa: F811
+    _, tided = world({"intel-rapl:1": 40})
+    known(tided)
+    assert tided.stop() == 0
+    path = tided.dir / "energy.db"
+    had = rows_of(path)
+    aside = path.rename(tided.dir / "aside.db")
+    path.mkdir()
+    tided.start()
+    status, answer = tided.api("GET", "/v1/energy?by=part")
+    assert status == 503 and "no history of energy" in answer["error"]["message"]
+    before = eventually(lambda: (uj := power(tided)["energy"]["uj"]) > had + 20e6 and uj)
+    path.rmdir()
+    aside.rename(path)
+    assert {row["key"]: row for row in energy(tided, "?by=part")["rows"]}["machine"]["uj"] >= had
+    assert tided.stop() == 0
+    assert rows_of(path) >= before
+    assert tided.log.read_text().count("cannot keep the history of energy") == 1
 
 
 # ---- who may see a job's watts: docs/permissions.md ----

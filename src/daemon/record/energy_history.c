@@ -83,11 +83,13 @@ static_assert(ARRAY_LEN(by_names) == ENERGY_BY_MAX, "a name for each");
 static const char *const part_names[] = {"machine", "jobs", "system", "idle", "unattributed"};
 
 struct energy_history {
-    sqlite3 *db; /* NULL: there is none */
+    sqlite3 *db; /* NULL: there is none for now */
     sqlite3_stmt *statement[STATEMENT_MAX];
     struct ledger written; /* what of the ledger is in the file */
-    uint64_t next_ns, until_ns;
+    uint64_t next_ns;      /* then it writes, or without a file tries to have one */
+    uint64_t until_ns;
     unsigned writes;
+    bool failed; /* logged; no second line until a write succeeds */
     char why[ERROR_TEXT_MAX];
     char path[PATH_MAX];
 };
@@ -151,6 +153,18 @@ static bool is_damage(int code)
     return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_ERROR;
 }
 
+/* Closes the file until the next attempt; what is used meanwhile is written then. */
+static void give_up(struct energy_history *h, int code)
+{
+    snprintf(h->why, sizeof(h->why), "%s", sqlite3_errstr(code));
+    close_file(h);
+    h->next_ns = clock_now_ns() + ENERGY_WRITE_NS;
+    if (!h->failed)
+        daemon_log("cannot keep the history of energy in %s: %s; the jobs go on", h->path, h->why);
+    h->failed = true;
+}
+
+/* A damaged file is replaced once; if the new one is damaged too, the disk is at fault. */
 static void open_history(struct energy_history *h)
 {
     int r = open_file(h);
@@ -159,11 +173,8 @@ static void open_history(struct energy_history *h)
         move_aside(h);
         r = open_file(h);
     }
-    if (r == SQLITE_OK)
-        return;
-    snprintf(h->why, sizeof(h->why), "%s", sqlite3_errstr(r));
-    daemon_log("cannot keep the history of energy in %s: %s; the jobs go on", h->path, h->why);
-    close_file(h);
+    if (r != SQLITE_OK)
+        give_up(h, r);
 }
 
 int energy_history_new(struct daemon *d, const char *dir, struct energy_history **ret)
@@ -224,12 +235,11 @@ static int finish(sqlite3_stmt *s)
     return r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
-static int add_job(struct energy_history *h, struct job *j)
+static int add_job(struct energy_history *h, const struct job *j)
 {
     sqlite3_stmt *s = h->statement[ADD_JOB];
-    struct job_energy *e = &j->observed.energy;
+    const struct job_energy *e = &j->observed.energy;
     struct energy_range more = since(&e->total, &e->written);
-    int r;
 
     if (!bind(s, clock_real_ms() / 1000, &more, e->gap_ns - e->written_gap_ns))
         return SQLITE_OK;
@@ -238,12 +248,7 @@ static int add_job(struct energy_history *h, struct job *j)
     sqlite3_bind_int64(s, 9, j->uid);
     sqlite3_bind_text(s, 10, j->name, -1, SQLITE_STATIC);
     sqlite3_bind_text(s, 11, j->owner, -1, SQLITE_STATIC);
-    r = finish(s);
-    if (r == SQLITE_OK) {
-        e->written = e->total;
-        e->written_gap_ns = e->gap_ns;
-    }
-    return r;
+    return finish(s);
 }
 
 static int add_parts(struct energy_history *h, const struct ledger *l)
@@ -264,8 +269,6 @@ static int add_parts(struct energy_history *h, const struct ledger *l)
         sqlite3_bind_int(s, 7, (int)i);
         r = finish(s);
     }
-    if (r == SQLITE_OK)
-        h->written = *l;
     return r;
 }
 
@@ -283,18 +286,31 @@ static int trim(struct energy_history *h)
     return r;
 }
 
-/* A file that cannot be written is given up until the daemon starts again. */
-static void check(struct energy_history *h, int r)
+static void fail(struct energy_history *h, int code)
 {
-    if (r == SQLITE_OK)
+    if (!is_damage(code)) {
+        give_up(h, code);
         return;
-    snprintf(h->why, sizeof(h->why), "%s", sqlite3_errstr(r));
-    daemon_log("cannot write %s: %s; the history of energy ends here", h->path, h->why);
-    close_file(h);
-    if (is_damage(r)) {
-        move_aside(h);
-        open_history(h);
     }
+    move_aside(h);
+    open_history(h);
+}
+
+/* The file has all that the job has used: none of it is added again. */
+static void mark(struct job *j)
+{
+    struct job_energy *e = &j->observed.energy;
+
+    e->written = e->total;
+    e->written_gap_ns = e->gap_ns;
+}
+
+static void committed(struct energy_history *h, struct daemon *d)
+{
+    h->written = *meter_ledger(d->meter);
+    for (struct job *j = d->jobs->first; j; j = j->next)
+        mark(j);
+    h->failed = false;
 }
 
 void energy_history_tick(struct daemon *d, bool now)
@@ -302,7 +318,11 @@ void energy_history_tick(struct daemon *d, bool now)
     struct energy_history *h = d->energy_history;
     int r;
 
-    if (!h || !h->db || (!now && clock_now_ns() < h->next_ns))
+    if (!h || (!now && clock_now_ns() < h->next_ns))
+        return;
+    if (!h->db)
+        open_history(h);
+    if (!h->db)
         return;
     h->next_ns = clock_now_ns() + ENERGY_WRITE_NS;
     r = sqlite3_exec(h->db, "BEGIN", NULL, NULL, NULL);
@@ -314,15 +334,24 @@ void energy_history_tick(struct daemon *d, bool now)
         r = trim(h);
     if (r == SQLITE_OK)
         r = sqlite3_exec(h->db, "COMMIT", NULL, NULL, NULL);
-    check(h, r);
+    if (r == SQLITE_OK)
+        committed(h, d);
+    else
+        fail(h, r);
 }
 
 static void gone(struct job *j)
 {
     struct energy_history *h = j->daemon->energy_history;
+    int r;
 
-    if (h && h->db)
-        check(h, add_job(h, j));
+    if (!h || !h->db)
+        return;
+    r = add_job(h, j);
+    if (r == SQLITE_OK)
+        mark(j);
+    else
+        fail(h, r);
 }
 
 const struct job_observer energy_history_observer = {.gone = gone};
@@ -360,6 +389,8 @@ int energy_history_query(struct energy_history *h, const struct energy_query *q,
     json_t *rows;
     int r;
 
+    if (h && !h->db)
+        open_history(h);
     if (!h || !h->db)
         return error_word(err,
                           error_set(err, -ENODATA, "there is no history of energy: %.150s",
@@ -400,6 +431,6 @@ int energy_history_query(struct energy_history *h, const struct energy_query *q,
         return error_word(
             err, error_set(err, -ETIME, "this is too much at once: ask for a shorter time"),
             "search-too-long");
-    check(h, r);
+    fail(h, r);
     return error_set(err, -ENODATA, "there is no history of energy: %s", sqlite3_errstr(r));
 }

@@ -2,9 +2,9 @@
 /*
  * The history of energy: a SQLite file, energy.db, with a row for each quarter of an hour and job,
  * and for each quarter and part of the machine. It is for people, never the truth: the daemon goes
- * on without it when it cannot be written. Rows of the present quarter grow once a minute. Nothing
- * waits for the disk. A damaged file is moved aside. Rows older than a year go, the oldest jobs'
- * also beyond ENERGY_ROWS_MAX.
+ * on without it when it cannot be written, and tries again a minute later or when it is asked. Rows
+ * of the present quarter grow once a minute. Nothing waits for the disk. A damaged file is moved
+ * aside. Rows older than a year go, the oldest jobs' also beyond ENERGY_ROWS_MAX.
  *
  * Daemon's event loop only; written by daemon.c's tick and when a job goes, asked by
  * routes_power.c.
