@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -409,3 +410,21 @@ def test_a_priority_above_the_limit_is_for_administrators(place, public_dir):
     assert patch(tided, ONE, one, priority=5)[0] == 200
     assert one.patch(priority=1000)[0] == 200
     assert patch(tided, ONE, one, weight=200)[0] == 200
+
+
+@pytest.mark.parametrize("key, option, refused", [("user-cores=2", "--threads=3", "3 cores exceed the user's share: 2 of 8"),
+                                                  ("user-priority=5", "--priority=6", "at most 5 (user-priority)")])
+def test_a_program_that_asks_for_too_much_is_a_job_without_that(place, public_dir, build_dir, key, option, refused):
+    tided = place.daemon("--config", conf(public_dir, key + "\n")).start()
+    tide = shutil.copy(build_dir / "tide", public_dir)
+    run = subprocess.Popen(["setpriv", f"--reuid={ONE}", f"--regid={ONE}", "--clear-groups", tide, "run", "--name", "much",
+                            option, "--weight=200", "--", "sleep", "600"], env={**os.environ, "TIDE_DIR": str(tided.dir)},
+                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        (job,) = eventually(tided.jobs)
+        assert (job["name"], job["pinned"], job["weight"], job["priority"]) == ("much", None, 200, 0)
+    finally:
+        run.kill()
+        said = run.communicate()[1]
+    (line,) = [line for line in said.splitlines() if "the program is a job without" in line]
+    assert f"without {option.split('=')[0]}: " in line and refused in line

@@ -2,6 +2,8 @@
 /* `tide run`: registers its own process as a job, then becomes the program. */
 #include "cli/launch/launch.h"
 
+#include <string.h>
+
 /* Returns CLI_OK, CLI_USAGE, or -1 after printing the help: nothing is to run. */
 static int parse(int argc, char **argv, struct launch *l)
 {
@@ -21,16 +23,51 @@ static int parse(int argc, char **argv, struct launch *l)
 }
 
 /*
+ * Leaves out what the daemon refused this user, who may not have more than a share: the program is
+ * governed all the same. Returns the option's name, or NULL if the refusal is of another kind.
+ */
+static const char *without_refused(struct launch *l, const char *code)
+{
+    if (strcmp(code, "share-exceeded") == 0 && l->threads) {
+        l->threads = 0;
+        return "--threads";
+    }
+    if (strcmp(code, "priority-too-high") == 0 && l->terms &&
+        json_object_del(l->terms, "priority") == 0)
+        return "--priority";
+    return NULL;
+}
+
+/* As launch_register(), again without what is refused, after one line that says so. */
+static int register_within_limits(struct launch *l, struct api_answer *ret, struct error *err)
+{
+    const json_t *error;
+    const char *left_out;
+    int r;
+
+    while ((r = launch_register(l, ret, err)) == 0) {
+        error = json_object_get(ret->body, "error");
+        left_out = ret->status == 403 ? without_refused(l, member_text(error, "code")) : NULL;
+        if (!left_out)
+            break;
+        cli_note_as(l->cmd, member_text(error, "code"), "the program is a job without %s: %s",
+                    left_out, member_text(error, "message"));
+        api_answer_done(ret);
+    }
+    return r;
+}
+
+/*
  * Registers this process as a job. Returns CLI_OK also if that fails, after one line that says so.
  * Another code means that the user asked for something impossible: the program must not run.
  */
-static int become_job(const struct launch *l)
+static int become_job(struct launch *l)
 {
     _cleanup_answer_ struct api_answer answer = {0};
     struct error err = {0};
     const json_t *error;
 
-    if (launch_register(l, &answer, &err) < 0) {
+    if (register_within_limits(l, &answer, &err) < 0) {
         cli_note_as(l->cmd, err.word, "the program runs, but not as a job: %s", err.text);
         return CLI_OK;
     }
