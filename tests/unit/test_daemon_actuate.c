@@ -221,6 +221,7 @@ static void a_cpuset_is_made_once_and_holds_all_processes(void **unused)
     check_quiet();
     actuate_release(j);
     expect_tape("cpus 1 f;remove 1;affinity 10 f;affinity 11 f;");
+    assert_false(world.noted[0][0] || world.noted[0][1]);
     check_record(j);
 }
 

@@ -205,8 +205,11 @@ static void release_process(struct process *p)
 /* Its groups are gone, and with them all limits but affinities: to be written again. */
 static void forget_groups(struct job *j)
 {
-    for (struct process *p = j->processes; p; p = p->next)
+    for (struct process *p = j->processes; p; p = p->next) {
+        if (in_cpuset(p)) /* its affinity is its own business again */
+            guardian_forget(j->daemon->guardian, p->pid, p->start);
         p->moved = 0;
+    }
     j->placed.weight = 0;
     j->placed.yields = false;
     j->placed.quota_mcpu = CGROUP_NO_QUOTA;
