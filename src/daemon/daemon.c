@@ -369,6 +369,8 @@ static void reconfigure(struct daemon *d, const struct config *c)
         c->n_engines != before.n_engines ||
         memcmp(c->engines, before.engines, c->n_engines * sizeof(c->engines[0])) != 0)
         daemon_log("tide.conf: new 'cpus' or engines take effect when tided is restarted");
+    if (c->history_mib != before.history_mib)
+        daemon_log("tide.conf: the new 'history' takes effect when tided is restarted");
     daemon_log("configuration reloaded");
     daemon_changed(d);
 }

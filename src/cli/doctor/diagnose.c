@@ -49,7 +49,7 @@ static const struct {
     [PROC_RUNTIME_JAX] = {MOLDABLE, "makes its pools when its client is created", "PJRT_NPROC"},
     [PROC_RUNTIME_GOMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
     [PROC_RUNTIME_LLVM_OMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
-    [PROC_RUNTIME_OPENBLAS] = {MOLDABLE, "makes its threads when it is loaded",
+    [PROC_RUNTIME_OPENBLAS] = {MALLEABLE, "the agent limits the threads of each call",
                                "OPENBLAS_NUM_THREADS"},
     [PROC_RUNTIME_MKL] = {MALLEABLE, "the agent limits the threads of each call",
                           "MKL_NUM_THREADS"},

@@ -230,7 +230,7 @@ const struct command command_power = {
             "                     used, and why one tells nothing\n"
             "  -j, --json         print the daemon's answer\n"
             "\n"
-            "The exit code is 6 while the machine draws more than its cap.\n"
+            "set-cap ends with 6 if the machine still draws more than the new cap after a moment.\n"
             "\n"
             "Examples:\n"
             "  tide power set-cap 120W --until 18:00\n"

@@ -580,7 +580,7 @@ void job_note(const struct job *j, uint64_t now_ns, char ret_note[JOB_NOTE_MAX])
     }
     if (running && job_waits(j))
         add_note(ret_note, "waiting for a safe point: its threads change when the program comes to "
-                           "the end of its parallel region");
+                           "one, such as the end of its parallel region or of a long call");
     if (!running)
         return;
     if (strcmp(job_state(j, now_ns), "moldable") == 0) {
