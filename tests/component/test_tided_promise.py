@@ -320,6 +320,7 @@ def test_metrics_tell_requests_and_how_the_promise_is_kept(server, batch, tided)
     eventually(lambda: server.latency() and server.latency()["seconds"] > 0)
     text = tided.metrics()
     assert 'tide_job_promise_seconds{job="j1",name="server",quantile="0.99"} 0.05' in text
+    assert 'tide_job_latency_seconds{job="j1",name="server",quantile="0.99",source="told"} 0.' in text
     assert 'tide_job_promise_judged_seconds_total{job="j1",name="server",kept="no"}' in text
     assert 'tide_job_requests_in_flight{job="j1",name="server"} 1' in text and 'name="batch",quantile' not in text
 

@@ -158,7 +158,8 @@ static void put_latency(FILE *f, const struct job *j)
     if (!latency_window(j, clock_now_ns(), &w) || w.p99_ns == 0)
         return;
     put_job(f, "tide_job_latency_seconds", j);
-    fprintf(f, ",quantile=\"0.99\"} %.15g\n", (double)w.p99_ns / NS_PER_S);
+    fprintf(f, ",quantile=\"0.99\",source=\"%s\"} %.15g\n", latency_source_name(&j->latency),
+            (double)w.p99_ns / NS_PER_S);
 }
 
 static void put_promise(FILE *f, const struct job *j)
@@ -215,7 +216,10 @@ static const struct {
     {"tide_job_requests_total", "counter",
      "Ended requests of a job, since this tided knows the job.", put_requests},
     {"tide_job_requests_in_flight", "gauge", "Requests of a job in flight.", put_in_flight},
-    {"tide_job_latency_seconds", "gauge", "Latency of a job's requests in the last second or two.",
+    {"tide_job_latency_seconds", "gauge",
+     "Latency of a job's requests in the last second or two: told by its program, or estimated "
+     "from "
+     "the calls of the runtime that \"source\" names.",
      put_latency},
     {"tide_job_promise_seconds", "gauge", "Latency that was promised for a job's requests.",
      put_promise},

@@ -184,14 +184,6 @@ static json_t *view_reason(const struct job *j)
     return shown_text(text);
 }
 
-static const char *const sources[] = {
-    [PROTO_REQUESTS_TOLD] = "told",
-    [PROTO_REQUESTS_ONNX] = "onnxruntime",
-    [PROTO_REQUESTS_PYTORCH] = "pytorch",
-    [PROTO_REQUESTS_TENSORFLOW] = "tensorflow",
-};
-static_assert(ARRAY_LEN(sources) == PROTO_REQUESTS_MAX, "one name for each source");
-
 /* Its requests and its promise: null where no request was told. */
 static json_t *view_latency(const struct job *j)
 {
@@ -202,8 +194,8 @@ static json_t *view_latency(const struct job *j)
     if (!latency_window(j, clock_now_ns(), &w))
         return json_null();
     return json_pack(
-        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source", sources[l->source], "promise_us",
-        number_or_null((uint64_t)j->asked.attributes.slo_us), "p99_us",
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source", latency_source_name(l),
+        "promise_us", number_or_null((uint64_t)j->asked.attributes.slo_us), "p99_us",
         number_or_null(w.p99_ns / NS_PER_US), "requests", number(l->requests), "rate",
         number(w.per_second), "in_flight", number(w.in_flight), "need",
         number_or_null(promises_bind(j) && !j->promise.alone ? j->promise.need : 0), "kept",

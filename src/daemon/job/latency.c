@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/job/latency.h"
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "daemon/job/job.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define P99 990 /* permille */
@@ -173,6 +175,19 @@ bool latency_window(const struct job *j, uint64_t now_ns, struct latency_window 
         ret->ended = ret->in_flight;
     }
     return true;
+}
+
+const char *latency_source_name(const struct job_latency *l)
+{
+    static const char *const names[] = {
+        [PROTO_REQUESTS_TOLD] = "told",
+        [PROTO_REQUESTS_ONNX] = "onnxruntime",
+        [PROTO_REQUESTS_PYTORCH] = "pytorch",
+        [PROTO_REQUESTS_TENSORFLOW] = "tensorflow",
+    };
+    static_assert(ARRAY_LEN(names) == PROTO_REQUESTS_MAX, "one name for each source");
+
+    return names[l->source];
 }
 
 bool latency_look(struct job *j, uint64_t now_ns, struct latency_window *ret)

@@ -63,5 +63,8 @@ bool latency_look(struct job *j, uint64_t now_ns, struct latency_window *ret);
 /* The same for who may change nothing. */
 bool latency_window(const struct job *j, uint64_t now_ns, struct latency_window *ret);
 
+/* "told", or the runtime whose calls are taken for requests: "pytorch". */
+const char *latency_source_name(const struct job_latency *l);
+
 /* Most requests in flight since the last call. */
 uint32_t latency_take_most(struct job *j, uint32_t in_flight);
