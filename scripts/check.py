@@ -17,9 +17,9 @@ TIDE_CHECK_MUST_RUN=1, as CI sets it: as root the end-to-end tests (END_TO_END) 
 PHASE…: these and what they need. TIDE_CHECK_JOBS: how many phases run side by side (2).
 
 Up to five failed tests of a suite of pytest or meson, wherever it runs, are run a second time, by themselves:
-whoever passes then counts as passed and as flaky, a fault to be mended. What failed and what is flaky is
-named once more at the end, where a log that is cut still shows it. The log of a suite that left no report at its
-first try is kept as build-check/log/PHASE.first.log, and its end is shown.
+whoever passes then counts as passed and as flaky, a fault to be mended, and whoever does not run then has failed.
+What failed and what is flaky is named once more at the end, where a log that is cut still shows it. The log of a suite
+that left no report at its first try is kept as build-check/log/PHASE.first.log, and its end is shown.
 
 Two kinds of trouble are none of the tests'. A core on which the kernel ran nothing for a while (seen: 230 s, Linux
 6.18) is named, and of the suites that ran meanwhile more tests get a second try. A virtual machine that falls silent
@@ -46,6 +46,7 @@ LOGS = OUT / "log"
 TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
 WHOLE = "as a whole"  # what failed or is flaky where no test is named
+NOT_AGAIN = "failed, and did not run at the second try"  # skipped, or the try was stopped before
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
 REASON_MAX = 240    # characters of why a test was not good at its first try
@@ -111,10 +112,10 @@ def meson_results(name):
         if result in ("OK", "EXPECTEDFAIL"):
             found.passed += max(good, 1)
             found.flaky += (test,) if test in again else ()
-        elif result == "SKIP":
+        elif result == "SKIP" and test not in again:
             found.skipped += 1
         else:
-            bad = tuple(dict.fromkeys(bad)) or (result,)
+            bad = tuple(dict.fromkeys(bad)) or (NOT_AGAIN if result == "SKIP" else result,)
             found.passed += good
             found.failed += len(bad)
             found.names += tuple(f"{test}: {function}" for function in bad)
@@ -168,10 +169,11 @@ def pytest_results(file):
                 found.ran += (f"{case.get('classname')}::{name_of(case)}",)
     if again.exists():
         second = pytest_results(again)
-        found.flaky = tuple(f"{name} ({reasons[name]})" for name in found.names if name not in second.names)
+        left = tuple(dict.fromkeys(name for name in found.names if name not in (*second.ran, *second.names)))
+        found.flaky = tuple(f"{name} ({reasons[name]})" for name in dict.fromkeys(found.names) if name in second.ran)
         found.passed += second.passed
         found.ran += second.ran
-        found.failed, found.names = second.failed, second.names
+        found.failed, found.names = second.failed + len(left), second.names + tuple(f"{name} ({NOT_AGAIN})" for name in left)
     return found
 
 
@@ -192,7 +194,7 @@ def node_results(name):
 
 def with_what_must_run(phase, found):
     """The results, in which skipped tests that must run here have failed."""
-    tried = {name.split("::")[-1].split("[")[0] for name in (*found.ran, *found.names)}
+    tried = {re.split(r"[\[ ]", name.split("::")[-1])[0] for name in (*found.ran, *found.names)}
     skipped = [name for name in END_TO_END.get(phase.name, ()) if name not in tried] if MUST_RUN and found.skipped else []
     return dataclasses.replace(found, failed=found.failed + len(skipped), skipped=max(found.skipped - len(skipped), 0),
                                names=(*found.names, *(f"{name} (skipped, and TIDE_CHECK_MUST_RUN is set)" for name in skipped)))

@@ -455,6 +455,18 @@ def test_second_try_of_pytest_counts(check, tmp_path):
     assert (found.names, found.flaky) == (("t::n1",), ("t::n0 (failure of 0)",))
 
 
+@pytest.mark.parametrize("second", [("skipped",), ()], ids=["skipped", "stopped"])
+def test_a_failed_test_that_does_not_run_at_the_second_try_has_failed(check, tmp_path, second):
+    """Once, also where it is one that must run."""
+    check.MUST_RUN, check.END_TO_END = True, {"s": ("n0",)}
+    report = tmp_path / "s.xml"
+    report.write_text(junit("failure", "skipped", ""))
+    check.second_try(report).write_text(junit(*second))
+    found = check.with_what_must_run(check.Phase("s", "true"), check.pytest_results(report))
+    assert (found.passed, found.failed, found.skipped, found.flaky) == (1, 1, 1, ())
+    assert found.names == (f"t::n0 ({check.NOT_AGAIN})",)
+
+
 def test_flaky_tests_are_named_and_counted_before_the_last_line(check, tmp_path, capsys):
     report = tmp_path / "s.xml"
     (tmp_path / "first").write_text(junit("failure", ""))
@@ -495,6 +507,10 @@ def test_meson_counts(check, tmp_path):
         ("bad", "[       OK ] a\n[       OK ] x\n", "OK"), ("slow", "[       OK ] a\n", "TIMEOUT")]))
     found = check.meson_results("b")
     assert (found.passed, found.failed, found.flaky) == (6, 1, ("threadtide / bad",))
+    (logs / "again.json").write_text(meson_log([("bad", "", "SKIP"), ("slow", "[       OK ] a\n", "OK")]))
+    found = check.meson_results("b")
+    assert (found.passed, found.failed, found.skipped) == (4, 1, 1)
+    assert (found.names, found.flaky) == ((f"threadtide / bad: {check.NOT_AGAIN}",), ("threadtide / slow",))
 
 
 @pytest.fixture
