@@ -52,21 +52,24 @@ class Ear(threading.Thread):
         super().__init__(daemon=True)
         self.offered, self.acked = {}, {}  # name -> (number, µW)
         self.changed = threading.Condition()
-        self.most_sum = 0
+        self.bound, self.over = HIGH * W, False  # the cap in force, while it changes the higher one; whether it was exceeded
         self.process = subprocess.Popen(["stdbuf", "-oL", "mosquitto_sub", "-p", str(broker.port), "-q", "1", "-v", "-t",
                                          "tide/1/+/down/lease", "-t", "tide/1/+/up/ack"], stdout=subprocess.PIPE, text=True)
         self.start()
 
     def run(self):
         for line in self.process.stdout:
-            topic, text = line.split(" ", 1)
-            _, _, name, _, leaf = topic.split("/")
-            message = json.loads(text)
-            with self.changed:
-                (self.offered if leaf == "lease" else self.acked)[name] = (message["number"], message["uw"])
-                if len(self.offered) == len(NAMES):
-                    self.most_sum = max(self.most_sum, self.counts())
-                self.changed.notify_all()
+            self.hear(line)
+
+    def hear(self, line):
+        topic, text = line.split(" ", 1)
+        _, _, name, _, leaf = topic.split("/")
+        message = json.loads(text)
+        with self.changed:
+            (self.offered if leaf == "lease" else self.acked)[name] = (message["number"], message["uw"])
+            if len(self.offered) == len(NAMES):
+                self.over |= self.counts() > self.bound
+            self.changed.notify_all()
 
     def counts(self):
         """Sums what the machines may draw: the larger of offer and acknowledgement."""
@@ -79,6 +82,18 @@ class Ear(threading.Thread):
                 if not self.changed.wait(max(0.0, until - time.monotonic())) and time.monotonic() > until:
                     raise TimeoutError(f"offered {self.offered}, acknowledged {self.acked}")
             return time.monotonic()
+
+    def changes(self, cap):
+        """From now until hold() the sum may be that of the old cap or of the new one."""
+        with self.changed:
+            self.bound = max(self.bound, cap * W)
+
+    def hold(self, cap):
+        """The time at which all had acknowledged the new cap; from then on it alone holds."""
+        with self.changed:
+            at = self.wait(lambda: self.settled(cap))
+            self.bound = cap * W
+            return at
 
     def settled(self, cap):
         """All have acknowledged, and all of the cap is lent but for what is less than a watt."""
@@ -149,11 +164,12 @@ class Bed:
     def command(self, cap):
         """Seconds until all have acknowledged."""
         self.policy.write_text(policy(cap))
+        self.ear.changes(cap)
         begin = time.monotonic()
         code, _, err = self.hub.run("policy", "apply", self.policy)
         if code:
             raise RuntimeError(f"tide-hub policy apply: {err}")
-        return self.ear.wait(lambda: self.ear.settled(cap)) - begin
+        return self.ear.hold(cap) - begin
 
 
 def row(what, times):
@@ -176,7 +192,7 @@ def main():
             time.sleep(PAUSE_S)
             times[cap].append(bed.command(cap))
             print(cap, "W", round(times[cap][-1], 3), "s", flush=True)
-        over = bed.ear.most_sum > HIGH * W
+        over = bed.ear.over
     rows = [row("area's cap falls: command to the last acknowledgement", times[LOW]),
             row("area's cap rises: command to the last acknowledgement", times[HIGH]),
             {**row("both", times[LOW] + times[HIGH]), "sum above the cap": "yes" if over else "never"}]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures that energy's benchmarks compute from what they measure; nothing is measured here."""
+import json
 import random
 import sys
+import types
 
 import pytest
 
@@ -9,6 +11,7 @@ from conftest import ROOT
 
 sys.path.append(str(ROOT / "bench"))
 
+import energy_area
 import energy_attribution
 import energy_load
 import energy_model
@@ -116,3 +119,25 @@ def test_a_rate_counts_parts_of_steps_at_both_ends():
     steps = [0.5 + i for i in range(20)]
     assert energy_work.Setting.rate(steps, 3.0, 9.0) == pytest.approx(1.0)
     assert energy_work.Setting.rate(steps, 3.2, 3.4) == 0
+
+
+@pytest.mark.parametrize("more, over", [(0, False), (1, True)])
+def test_the_sum_of_leases_is_held_against_the_cap_in_force(monkeypatch, more, over):
+    """A sum below an earlier, higher cap is above the cap that holds now."""
+    monkeypatch.setattr(energy_area.subprocess, "Popen", lambda *_, **__: types.SimpleNamespace(stdout=[]))
+    ear, w = energy_area.Ear(types.SimpleNamespace(port=1)), energy_area.W
+
+    def say(leaf, number, watts):
+        for name in energy_area.NAMES:
+            where = "down" if leaf == "lease" else "up"
+            ear.hear(f"tide/1/{name}/{where}/{leaf} {json.dumps({'number': number, 'uw': watts * w})}")
+    each = {cap: cap // len(energy_area.NAMES) for cap in (energy_area.HIGH, energy_area.LOW)}
+    say("lease", 1, each[energy_area.HIGH])
+    say("ack", 1, each[energy_area.HIGH])
+    ear.changes(energy_area.LOW)
+    say("lease", 2, each[energy_area.LOW])
+    assert not ear.over  # what was acknowledged before counts, and was allowed
+    say("ack", 2, each[energy_area.LOW])
+    ear.hold(energy_area.LOW)
+    say("lease", 3, each[energy_area.LOW] + more)
+    assert ear.over == over
