@@ -8,14 +8,10 @@
 """
 
 import argparse
-import math
 import statistics
 
 import cluster
 import harness
-
-T_975 = {1: 12.71, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262,
-         10: 2.228, 11: 2.201, 14: 2.145, 19: 2.093}
 
 
 def static(_run, _cluster):
@@ -86,8 +82,7 @@ def async_rows(runs):
                      "difference": f"{differences[-1]:+.2f}",
                      "applied / expected": f"{e['applied'] / e['expected']:.4f}",
                      "duplicates": e["duplicates"]})
-    n, mean = len(differences), statistics.mean(differences)
-    half = T_975.get(n - 1, 1.96) * statistics.stdev(differences) / math.sqrt(n) if n > 1 else math.inf
+    mean, half = statistics.mean(differences), harness.half_width(differences)
     rows.append({"seed": "mean", "difference": f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]",
                  "goal": "within 0.5 points: " + ("met" if abs(mean) + half <= 0.5 else
                                                   "not shown" if abs(mean) - half <= 0.5 else "missed")})

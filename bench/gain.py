@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Idle cores lent as extra threads, the default: no control, idle-cores=leave and idle-cores=lend, in turn.
 
-    gain.py                       all workloads, 12 rounds of a slice of 12 s for each side
+    gain.py                       all workloads, 12 rounds of a slice of 12 s for each side, after 3 s that do not count
     gain.py --workloads tensorflow --rounds 6
 
 tensorflow: two trainings (CNN), of which one rests now and then, as if it awaited its data.
 torch: four trainings that each rest three quarters of the time, so that fewer run than there are cores.
 busy: two trainings that never rest: nothing is to be lent, and nothing to be lost.
 
-Rates are steps per second of all jobs of a side. A ratio compares two slices of one round.
+Rests are counted in time in which their side runs, so that slices begin and end anywhere in them. Before each slice its side,
+also that without a daemon, runs for LEAD_S: what a daemon knows of jobs that have just stood still is over then. Rates are steps
+per second of all jobs of a side. A ratio compares two slices of one round; in six rounds the sides come in each order once.
 """
 
 import argparse
@@ -22,6 +24,9 @@ import time
 import harness
 
 HERE = harness.ROOT / "bench"
+LEAD_S = 3  # tided looks once a second whether jobs run, and lends to those that have for two seconds
+GOALS = {("leave", "lend"): 1.0, ("none", "lend"): 1.0}
+NOT_LENT = "idle cores are not lent for a minute"  # src/daemon/plan/idle.c
 TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
 
 
@@ -75,6 +80,12 @@ def side(bench, name, commands, idle_cores=None):
     return side
 
 
+def order(sides, number):
+    """The sides in the order in which this round has them: of three, each of the six in six rounds."""
+    turned = sides[number % len(sides):] + sides[:number % len(sides)]
+    return turned[::-1] if number % 2 else turned
+
+
 def measure(workload, rounds, slice_s):
     commands = WORKLOADS[workload]
     with harness.Bench() as none, harness.Bench() as leave, harness.Bench() as lend:
@@ -82,20 +93,24 @@ def measure(workload, rounds, slice_s):
                  side(lend, "lend", commands, "lend")]
         used = {s.name: 0.0 for s in sides}
         for i in range(rounds):
-            for k in range(3):
-                s = sides[(i + k) % 3]
+            for s in order(sides, i):
                 before = cpu_ms(s.daemon) if s.daemon else 0
-                s.run(slice_s)
+                s.run(slice_s, LEAD_S)
                 used[s.name] += cpu_ms(s.daemon) - before if s.daemon else 0
         for s in sides:
             s.finish_steps()
         rates = {s.name: s.rates() for s in sides}
+        paused = NOT_LENT in (lend.folder / "tided.log").read_text()
+    if paused:
+        print(f"{workload}: tided said \"{NOT_LENT}\": these rows are not of lent cores alone")
     rows = []
     for a, b in (("leave", "lend"), ("none", "leave"), ("none", "lend")):
         ratios = [y / x for x, y in zip(rates[a], rates[b])]
-        rows.append({"model": f"{workload}: {b} / {a}", "rounds": rounds, "slice_s": slice_s,
+        rows.append({"model": f"{workload}: {b} / {a}", "rounds": rounds, "slice_s": slice_s, "lead_s": LEAD_S,
                      "rates": {name: [round(r, 3) for r in rates[name]] for name in (a, b)},
-                     "tided_percent": round(used[b] / (rounds * slice_s * 10), 2),
+                     "tided_percent": round(used[b] / (rounds * (slice_s + LEAD_S) * 10), 2),
+                     **({"lending paused": True} if paused and b == "lend" else {}),
+                     **({"goal": GOALS[a, b]} if (a, b) in GOALS else {}),
                      "ratios": ratios, **harness.ratio_stats(ratios)})
     return rows
 

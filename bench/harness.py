@@ -49,12 +49,24 @@ def ratio_stats(ratios):
             "max": ordered[-1], "repeats": n}
 
 
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 11: 2.201, 12: 2.179,
+       13: 2.160, 14: 2.145, 15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093, 24: 2.064, 29: 2.045, 39: 2.023, 59: 2.001,
+       119: 1.980}
+
+
+def half_width(values):
+    """Half of the 95 % interval of their mean by Student's t; of one value there is none. In between two numbers of T95 the larger t."""
+    n = len(values)
+    if n < 2:
+        return math.inf
+    return T95[max(freedom for freedom in T95 if freedom < n)] * statistics.stdev(values) / math.sqrt(n)
+
+
 def log_interval(ratios):
     """Geometric mean and its 95 % interval by Student's t; of one ratio there is none."""
     logs = [math.log(ratio) for ratio in ratios]
-    middle, n = statistics.fmean(logs), len(logs)
-    t = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306}.get(n, 2.262)
-    half = t * statistics.stdev(logs) / math.sqrt(n) if n > 1 else math.inf
+    middle, half = statistics.fmean(logs), half_width(logs)
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)
 
 
@@ -112,13 +124,13 @@ class Job:
         self.log.close()
 
 
-def active_progress(steps, slices, tail):
+def active_progress(steps, slices, tail, leads=()):
     """Steps done within each (begin, end) slice, fractions interpolated over the time that ran.
 
-    `tail` is a last slice that only ends the steps which the others began.
+    `tail` is a last slice that only ends the steps which the others began; `leads` count for none.
     """
     def active(t):
-        return sum(min(max(t, b), e) - b for b, e in [*slices, tail])
+        return sum(min(max(t, b), e) - b for b, e in [*leads, *slices, tail])
     axis = [active(t) for t in steps]
     return [interpolate(axis, active(e)) - interpolate(axis, active(b)) for b, e in slices]
 
@@ -136,7 +148,7 @@ class Side:
     """The jobs that run together."""
 
     def __init__(self, name, jobs):
-        self.name, self.jobs, self.slices, self.tail = name, jobs, [], (0, 0)
+        self.name, self.jobs, self.leads, self.slices, self.tail = name, jobs, [], [], (0, 0)
 
     def warm_up(self, steps):
         for job in self.jobs:
@@ -147,14 +159,16 @@ class Side:
         for job in self.jobs:
             job.send(signal.SIGSTOP)
 
-    def run(self, seconds):
+    def run(self, seconds, lead_s=0):
+        """@lead_s: how long the jobs run before the slice begins, for a daemon that first has to see that they do."""
         begin = time.monotonic()
         for job in self.jobs:
             job.send(signal.SIGCONT)
-        time.sleep(seconds)
+        time.sleep(lead_s + seconds)
         end = time.monotonic()
         self.stop()
-        self.slices.append((begin, end))
+        self.leads += [(begin, begin + lead_s)] * bool(lead_s)
+        self.slices.append((begin + lead_s, end))
 
     def finish_steps(self):
         """Runs on until every job has ended the step that the last slice cut."""
@@ -168,7 +182,7 @@ class Side:
 
     def rates(self):
         """Steps per second of all jobs together, one number a slice."""
-        per_job = [active_progress(job.steps(), self.slices, self.tail) for job in self.jobs]
+        per_job = [active_progress(job.steps(), self.slices, self.tail, self.leads) for job in self.jobs]
         return [sum(counts) / (e - b) for counts, (b, e) in zip(zip(*per_job), self.slices)]
 
     def end(self):

@@ -24,6 +24,8 @@ import resource
 import sys
 import time
 
+import resting
+
 SAMPLES = 4096
 BATCH = 128
 HASHED_BY_TIME = 50  # losses that every run long enough to be timed has: their md5 compares
@@ -148,7 +150,7 @@ def step_clock(keras, args):
                 self.end, self.cpu_end = now, time.process_time()
                 raise EndOfRun  # model.stop_training would first finish the epoch
             if args.pause_after and len(self.losses) % args.pause_after == 0:
-                time.sleep(args.pause)
+                resting.rest(args.pause)
 
     return StepClock()
 

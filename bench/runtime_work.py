@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+import resting
+
 SEED = 7
 
 
@@ -269,7 +271,7 @@ def main():
             times.write(f"{time.monotonic():.6f}\n")
             times.flush()
         if args.pause_after and done % args.pause_after == 0:
-            time.sleep(args.pause)
+            resting.rest(args.pause)
     took = time.monotonic() - begin
     print(json.dumps({"work": args.work, "runtime": version, "steps": done, "seconds": round(took, 3),
                       "steps_per_s": round(done / took, 3)}))

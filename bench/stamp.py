@@ -26,12 +26,13 @@ PYTHON_PACKAGE = "python/threadtide"
 NODE = ("tide", "tided", "libtide-agent.so", "libtide.so")
 TRAINING = ("tide-tfnode", "libtide-agent.so", PYTHON_PACKAGE)
 CLUSTER = ("tide-kube", *TRAINING)
+RESTING = ("bench/models.py", "bench/runtime_work.py", "bench/resting.py")  # programs that rest
 # Beginning of a result's name -> what it measures; the longest that fits counts.
 MEASURED = {
     "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
     "small-container": ("libtide-agent.so",),
-    "demo": NODE, "gain": NODE, "gain-curves": (),
-    "gain-mixes": (*NODE, "bench/gain_mixes.py", "bench/gain_runs.py", "bench/models.py", "bench/runtime_work.py"),
+    "demo": NODE, "gain": (*NODE, "bench/gain.py", *RESTING), "gain-curves": (),
+    "gain-mixes": (*NODE, "bench/gain_mixes.py", "bench/gain_runs.py", *RESTING),
     "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),

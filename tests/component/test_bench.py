@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of bench/results say with which programs they were measured; nothing is measured here."""
+import argparse
 import importlib.util
+import itertools
 import json
+import math
 import re
 import shutil
+import statistics
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -17,10 +22,16 @@ import energy_model
 import harness
 import stamp
 
-# Loaded by its path: the demo has a module of the same name, whose tests may run in this process.
-SPEC = importlib.util.spec_from_file_location("bench_report", ROOT / "bench/report.py")
-report = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(report)
+
+def by_path(name):
+    """Loaded by its path: others have modules of the same name, whose tests may run in this process."""
+    spec = importlib.util.spec_from_file_location(f"bench_{name}", ROOT / f"bench/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+report = by_path("report")
 
 
 @pytest.fixture
@@ -198,7 +209,7 @@ def near(said, value):
 def quotes(text, pattern, *values):
     """Whether the text has the pattern, and each of its figures (# in the pattern) is near its value."""
     found = re.search(re.escape(pattern).replace(r"\#", r"(\d+(?:\.\d+)?)"), text)
-    return found and all(map(near, found.groups(), values))
+    return found and len(found.groups()) == len(values) and all(map(near, found.groups(), values))
 
 
 def text_of(document):
@@ -229,15 +240,18 @@ def summary():
     return [line for line in (ROOT / "docs/benchmarks.md").read_text().split("## Method")[0].splitlines() if line.startswith("| ")]
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "bench/results").glob("share-*.json")) + sorted((ROOT / "bench/results").glob("throughput-*.json")),
-                         ids=lambda path: path.stem)
-def test_each_ratio_with_a_goal_has_a_row_with_its_interval(path):
+RATIOS = [path for name in ("share-", "throughput-", "gain.", "runtimes-") for path in sorted((ROOT / "bench/results").glob(f"{name}*json"))]
+
+
+@pytest.mark.parametrize("path", RATIOS, ids=lambda path: path.stem)
+def test_each_ratio_has_a_row_with_its_interval(path):
     """Nothing that was measured is left out of what a reader sees first."""
     rows = ratios_of(path.stem)
     assert rows
+    named = path.stem.startswith(("share-", "throughput-"))  # the others' rows say in words what ran
 
     def tells(line, model, ratio, *interval):
-        return (model in line.lower() and any(near(said, ratio) for said in re.findall(r"\d+\.\d+", line))
+        return ((not named or model in line.lower()) and any(near(said, ratio) for said in re.findall(r"\d+\.\d+", line))
                 and any(all(map(near, ends, interval)) for ends in re.findall(r"(\d+\.\d+) … (\d+\.\d+)", line)))
     for model, figures in rows.items():
         assert any(tells(line, model, *figures) for line in summary()), (model, figures)
@@ -264,3 +278,131 @@ def test_verdicts_of_the_model_of_power_are_those_of_its_figures():
         goals = re.findall(r"(\w+) (≤|≥) ([\d.]+)", row.get("goal", ""))
         good = all(row[names[name]] <= float(goal) if sign == "≤" else row[names[name]] >= float(goal) for name, sign, goal in goals)
         assert not goals or row["verdict"] == ("met" if good else "missed"), row
+
+
+def figures_of(name):
+    return json.loads((ROOT / f"bench/results/{name}.json").read_text())["rows"]
+
+
+def ends(values):
+    return min(values), max(values)
+
+
+def decisions():
+    by_jobs = {jobs: [row["p50_us"] for row in figures_of("policy-decide") if row["jobs"] == jobs] for jobs in (128, 10_000)}
+    return *ends(by_jobs[128]), *(us / 1000 for us in ends(by_jobs[10_000]))
+
+
+def simulated(*keys):
+    rows = {(row["policy"], row["load_percent"]): row for row in figures_of("sim-speed")}
+    return [rows["response", load][key] for load in (80, 95) for key in keys]
+
+
+def lags(verb):
+    rows = [row for row in figures_of("latency") if row["command"].startswith(verb)]
+    return *ends([row["lag p50"] for row in rows]), *ends([row["lag p99"] for row in rows]), len(rows), rows[0]["n"]
+
+
+def micro(*whats):
+    rows = rows_of("micro")
+    return [rows[what]["p50"] for what in whats]
+
+
+@pytest.mark.parametrize("pattern, values", [
+    ("| 100 µs / 10 ms | #–# µs / #–# ms |", decisions),
+    ("| 100,000 jobs simulated, 80 % / 95 % load | 20 s | # / # s | # … #, # … #, 6 seeds each |",
+     lambda: [*simulated("seconds"), *simulated("low_s", "high_s")]),
+    ("| shrink: beyond the running closure, p50 / p99 | 0.2 / 10 ms | #–# / #–# ms | # rows of # |", lambda: lags("shrink")),
+    ("| grow: p50 / p99 | 0.2 / 5 ms | #–# / #–# ms | # rows of # |", lambda: lags("grow")),
+    ("(a plain call: # ns) | 6 / 20 ns | # / # ns |", lambda: micro(
+        "a call of a stock function, for comparison", "hooked call between two closures", "hooked call around a worker's sleep")),
+    ("(a bare `send()` that wakes: #) | 5 µs | # / # µs |", lambda: micro(
+        "… a bare send() that wakes a sleeping process", "asynchronous set, in rows of 8", "asynchronous set, alone: wakes the daemon")),
+    ("| lend, reclaim: until the thread runs | 200 µs | #, # µs |", lambda: micro(
+        "lend: until the borrower's woken thread runs", "reclaim: until the owner's woken thread runs")),
+    ("that starts the daemon | 5 / 30 / 30 ms | # / # / # ms", lambda: micro(
+        "process: tide set, acknowledged", "tide run -- true, daemon running", "tide run -- true, starting the daemon")),
+    ("| tided with 50 jobs, 10 heartbeats/s each | 2 %, 20 MiB | # % of a core", lambda: micro(
+        "tided, 50 jobs, 10 heartbeats/s each: CPU, by 5 s")),
+], ids=["decisions", "simulator", "shrink", "grow", "hooks", "set", "loans", "commands", "daemon"])
+def test_the_summary_quotes_what_was_measured(pattern, values):
+    assert quotes(" ".join(summary()), pattern, *values()), (pattern, values())
+
+
+def test_the_rest_of_what_was_compared_with_an_older_commit_is_told_apart():
+    """The summary's last row of `paired` holds all rows that have none of their own."""
+    own = ("hooked call", "process: tide set", "process: tide help", "tide_get", "tided, 50 jobs", "a call of a stock", "… a bare send()")
+    rest = [row for row in figures_of("paired") if not row["what"].startswith(own) and "new / old" in row]
+    found = [row for row in rest if row["verdict"] != "not told apart"]
+    assert quotes(" ".join(summary()), "lag of resizes | 1.0 | # to # |", *ends([float(row["new / old"]) for row in rest]))
+    line = next(line for line in summary() if "lag of resizes" in line)
+    assert all(row["95 %"] in line for row in found) and bool(found) == ("1 inside each but" in line), found
+
+
+# ---- how figures are made ----
+
+def test_the_interval_of_a_median_is_the_narrowest_that_holds_it_often_enough():
+    for n in range(6, 60):
+        found = harness.ratio_stats(list(range(1, n + 1)))
+
+        def outside(k):
+            """How often the median lies beyond the k-th smallest or largest of n."""
+            return 2 * sum(math.comb(n, i) for i in range(k)) / 2 ** n
+        k = found["low"]
+        assert found["high"] == n + 1 - k and outside(k) <= 0.05 < outside(k + 1), n
+    assert harness.ratio_stats([1, 2, 3, 4, 5])["low"] == 0  # five cannot tell
+
+
+@pytest.mark.parametrize("n, t", [(2, 12.706), (5, 2.776), (10, 2.262), (13, 2.179), (17, 2.120), (23, 2.093), (500, 1.980)])
+def test_the_interval_of_a_mean_is_students(n, t):
+    """Where no quantile is noted, that of fewer values: never too narrow."""
+    values = [i % 7 for i in range(n)]
+    assert harness.half_width(values) == pytest.approx(t * statistics.stdev(values) / math.sqrt(n))
+    assert harness.half_width([1]) == math.inf
+
+
+def test_steps_before_a_slice_are_not_of_it():
+    leads, slices = [(0, 3), (20, 23)], [(3, 7), (23, 27)]
+    steps = [at + 0.5 for at in (*range(7), *range(20, 27), 40)]
+    assert harness.active_progress(steps, slices, (40, 41), leads) == pytest.approx([4, 4])
+
+
+def test_a_side_runs_for_a_while_before_its_slice(monkeypatch):
+    sent, clock = [], [100.0]
+    monkeypatch.setattr(harness, "time", types.SimpleNamespace(
+        monotonic=lambda: clock[0], sleep=lambda s: clock.__setitem__(0, clock[0] + s)))
+    side = harness.Side("a", [types.SimpleNamespace(send=sent.append, name="a")])
+    side.run(4, 3)
+    side.run(4)
+    assert (side.leads, side.slices) == ([(100, 103)], [(103, 107), (107, 111)])
+    assert len(sent) == 4
+
+
+def test_sides_of_gain_come_in_each_order_once_in_six_rounds():
+    gain = by_path("gain")
+    assert sorted(map(tuple, (gain.order(["a", "b", "c"], i) for i in range(6)))) == sorted(itertools.permutations("abc"))
+
+
+@pytest.fixture
+def pieces(monkeypatch):
+    """Sleeps of a program that rests."""
+    import resting
+    found = []
+    monkeypatch.setattr(resting, "time", types.SimpleNamespace(sleep=found.append))
+    return found
+
+
+def test_a_program_that_was_stopped_rests_on(pieces, monkeypatch):
+    """It sleeps in short pieces: of what passes while it is stopped no more than one counts."""
+    callbacks = types.SimpleNamespace(Callback=object)
+    arguments = argparse.Namespace(times=None, warmup=0, steps=None, seconds=60, pause_after=2, pause=4)
+    clock = by_path("models").step_clock(types.SimpleNamespace(callbacks=callbacks), arguments)
+    for step in range(5):
+        clock.on_train_batch_end(step, {"loss": 1.0})
+    assert sum(pieces) == pytest.approx(8) and max(pieces) <= 0.25
+    pieces.clear()
+    work = by_path("runtime_work")
+    monkeypatch.setitem(work.WORK, "gemm", lambda: (lambda: None, "none"))
+    monkeypatch.setattr(sys, "argv", ["runtime_work.py", "--work", "gemm", "--steps", "5", "--pause-after", "2", "--pause", "3.6"])
+    work.main()
+    assert sum(pieces) == pytest.approx(7.2) and max(pieces) <= 0.25
