@@ -215,6 +215,21 @@ def test_an_areas_energy_has_its_cost_and_a_sum_above_it(hub):  # noqa: F811
         assert vera.call("GET", f"/v1/areas/unlp/energy?{query}")[0] == 400, query
 
 
+def test_the_gap_of_several_units_is_their_mean(hub):  # noqa: F811
+    """The page divides by the rest of the step: a sum of gaps would show more watts than were drawn."""
+    end = int(time.time()) // 900 * 900_000
+    for unit, gap in (("lab3", 90_000), ("lab4", 270_000)):
+        hub.enrol(unit)
+        assert hub.send(unit, {"v": 1, "boot": 7, "records": [
+            {"point": "area", "seq": 1, "from": end - 900_000, "to": end, "mono": 10**9, "uj": KWH, "low": KWH,
+             "high": KWH, "basis": "measured", "gap": gap}]})
+    vera = hub.script("vera")
+    for area, gap in (("unlp/lab3", 90_000), ("unlp/lab4", 270_000), ("unlp", 180_000)):
+        for step in ("15min", "1h"):
+            stretches = vera.call("GET", f"/v1/areas/{area}/energy?step={step}")[1]["stretches"]
+            assert [s["gap_ms"] for s in stretches] == [gap], (area, step)
+
+
 def test_what_was_used_at_a_dear_time_costs_what_it_did_in_sums_too(hub):  # noqa: F811
     ada = hub.script("ada")
     text, number = (ada.call("GET", "/v1/policy")[1][key] for key in ("text", "number"))

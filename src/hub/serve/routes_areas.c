@@ -161,12 +161,30 @@ void route_switch(struct call *c)
 /* Sums the energy of several units by step. */
 struct stretches {
     struct store_stretch sum[STEPS_MAX], one[STEPS_MAX];
-    double cost[STEPS_MAX]; /* of @sum */
+    uint32_t units[STEPS_MAX]; /* of which @sum knows something */
+    double cost[STEPS_MAX];    /* of @sum */
     size_t count;
 };
 
+static uint64_t at_most(uint64_t ms, int64_t most_ms)
+{
+    return ms < (uint64_t)most_ms ? ms : (uint64_t)most_ms;
+}
+
+/* The gap of several units is the mean of theirs, without those that know nothing of the step. */
+static void add_one(struct stretches *s, size_t at, const struct store_stretch *one,
+                    int64_t step_ms)
+{
+    struct store_stretch *sum = &s->sum[at];
+    uint64_t gaps_ms = at_most(sum->gap_ms, step_ms) * s->units[at];
+
+    energy_add(&sum->energy, &one->energy);
+    if (one->energy.basis != POWER_UNKNOWN)
+        sum->gap_ms = (gaps_ms + at_most(one->gap_ms, step_ms)) / ++s->units[at];
+}
+
 /* Both rise by time: those of @s->one go to their places. Returns 0 or -ENOSPC. */
-static int merge(struct stretches *s, size_t n)
+static int merge(struct stretches *s, size_t n, int64_t step_ms)
 {
     size_t at = 0;
 
@@ -174,14 +192,15 @@ static int merge(struct stretches *s, size_t n)
         while (at < s->count && s->sum[at].from_ms < s->one[i].from_ms)
             at++;
         if (at < s->count && s->sum[at].from_ms == s->one[i].from_ms) {
-            energy_add(&s->sum[at].energy, &s->one[i].energy);
-            s->sum[at].gap_ms += s->one[i].gap_ms;
+            add_one(s, at, &s->one[i], step_ms);
             continue;
         }
         if (s->count == STEPS_MAX)
             return -ENOSPC;
-        memmove(&s->sum[at + 1], &s->sum[at], (s->count++ - at) * sizeof(s->sum[0]));
+        memmove(&s->sum[at + 1], &s->sum[at], (s->count - at) * sizeof(s->sum[0]));
+        memmove(&s->units[at + 1], &s->units[at], (s->count++ - at) * sizeof(s->units[0]));
         s->sum[at] = s->one[i];
+        s->units[at] = s->one[i].energy.basis != POWER_UNKNOWN;
     }
     return 0;
 }
@@ -201,7 +220,7 @@ static int add_unit(struct call *c, const char *unit, const struct span *span, s
     if (r == 0 && n == 0)
         r = store_series(c->hub->store, unit, "machine", span->from_ms, span->to_ms, span->step_ms,
                          s->one, STEPS_MAX, &n, err);
-    if (r == 0 && merge(s, n) < 0)
+    if (r == 0 && merge(s, n, span->step_ms) < 0)
         r = error_set(err, -ENOSPC, "more than %d steps: ask for longer ones", STEPS_MAX);
     return r;
 }
