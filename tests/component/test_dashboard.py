@@ -16,8 +16,8 @@ from daemon import GUARD_S, NOBODY, eventually
 
 
 class Dashboard:
-    def __init__(self, program, folder, *options):
-        self.process = subprocess.Popen([program, "--no-open", *options], stdout=subprocess.PIPE, text=True,
+    def __init__(self, program, folder, *options, who=()):
+        self.process = subprocess.Popen([*who, program, "--no-open", *options], stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, "TIDE_DIR": str(folder)})
         self.link = self.process.stdout.readline().strip()
         found = urllib.parse.urlsplit(self.link)
@@ -39,8 +39,8 @@ class Dashboard:
         finally:
             connection.close()
 
-    def enter(self):
-        status, headers, _ = self.ask("GET", f"/?token={self.token}")
+    def enter(self, host=None):
+        status, headers, _ = self.ask("GET", f"/?token={self.token}", headers={"Host": host} if host else None)
         assert status == 303, status
         self.cookie = headers["Set-Cookie"].split(";")[0]
         return headers
@@ -92,10 +92,14 @@ def test_a_foreign_name_that_leads_here_is_refused(dashboard, host):
     assert (status, "127.0.0.1" in text) == (421, True)
 
 
-@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9", "127.0.0.1:65535", "[::1]:80"])
-def test_a_forwarded_port_of_loopback_is_served(dashboard, host):
-    dashboard.enter()
+@pytest.mark.parametrize("host,port", [("localhost", 80), ("LOCALHOST:9", 9), ("127.0.0.1:65535", 65535), ("[::1]:80", 80), ("[::1]", 80)])
+def test_a_forwarded_port_of_loopback_is_served_with_a_cookie_of_its_own(dashboard, host, port):
+    """Those of two servers, whose own ports may be the same, do not overwrite each other in the browser."""
+    dashboard.enter(host)
+    assert dashboard.cookie.startswith(f"tide-{port}=")
     assert dashboard.ask("GET", "/v1/jobs", headers={"Host": host})[0] == 200
+    other = {"Host": host, "Cookie": f"tide-{dashboard.port}={'0' * 32}; {dashboard.cookie}"}
+    assert dashboard.ask("GET", "/v1/jobs", headers=other)[0] == 200
 
 
 @pytest.mark.parametrize("origin", ["http://127.0.0.1:1", "http://localhost:{port}", "https://127.0.0.1:{port}", "null", ""])
@@ -146,6 +150,48 @@ def test_the_page_speaks_with_tided(dashboard, tided):
     assert (status, headers["Content-Type"]) == (404, "application/json")
     assert "none" in json.loads(text)["error"]["message"]
     assert json.loads(dashboard.ask("GET", "/v1/session")[2])["server"] == "machine"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.parametrize("group,governs", [("games", True), ("mail", False)])
+def test_what_its_user_may_is_tideds_word(build_dir, place, group, governs):
+    """Whatever the administrators' group is called."""
+    number = int(next(line for line in open("/etc/group") if line.startswith(group + ":")).split(":")[2])
+    tided = place.daemon("--cpus", "0-1", "--admin-group", "games").start()
+    dashboard = Dashboard(build_dir / "tide-dashboard", tided.dir,
+                          who=("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", f"--groups={number}"))
+    dashboard.enter()
+    assert json.loads(dashboard.ask("GET", "/v1/machine")[2])["governs"] is governs
+    assert dashboard.ask("PUT", "/v1/policy", {"policy": "equal"})[0] == (200 if governs else 403)
+    assert "admin" not in json.loads(dashboard.ask("GET", "/v1/session")[2])
+    dashboard.end()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_user_whom_etc_passwd_does_not_name_is_called_as_the_owner_of_the_jobs_is(build_dir, tided):
+    uid = next(uid for uid in range(64000, 65000) if f":{uid}:" not in open("/etc/passwd").read())
+    job = tided.job(uid=uid)
+    dashboard = Dashboard(build_dir / "tide-dashboard", tided.dir,
+                          who=("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"))
+    dashboard.enter()
+    session = json.loads(dashboard.ask("GET", "/v1/session")[2])
+    assert (session["user"], session["uid"]) == (job.get()["owner"], uid) == (str(uid), uid)
+    dashboard.end()
+
+
+def test_the_browser_can_wait_for_programs_of_its_own(build_dir, tided, tmp_path):
+    said = tmp_path / "said"
+    browser = tmp_path / "xdg-open"
+    browser.write_text(f"#!{sys.executable}\nimport os, signal\n"
+                       f"open('{said}.new', 'w').write(str(signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL))\n"
+                       f"os.rename('{said}.new', '{said}')\n")
+    browser.chmod(0o755)
+    with subprocess.Popen([build_dir / "tide-dashboard"], stdout=subprocess.PIPE, text=True, env={
+            **os.environ, "TIDE_DIR": str(tided.dir), "DISPLAY": ":0", "PATH": f"{tmp_path}:{os.environ['PATH']}"}) as process:
+        process.stdout.readline()
+        eventually(said.exists)
+        process.terminate()
+    assert said.read_text() == "True"
 
 
 def test_events_come_as_they_happen(dashboard, tided):
@@ -211,7 +257,7 @@ def test_a_port_in_use_and_wrong_words_are_told(build_dir, tided):
 
 def test_a_client_that_leaves_in_the_middle_costs_nothing(dashboard, tided):
     dashboard.enter()
-    head = f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nCookie: {dashboard.cookie}\r\n\r\n".encode()
+    head = f"GET /v1/events HTTP/1.1\r\nHost: localhost:{dashboard.port}\r\nCookie: {dashboard.cookie}\r\n\r\n".encode()
     for _ in range(70):  # more than there may be connections
         with socket.create_connection(("127.0.0.1", dashboard.port)) as client:
             client.sendall(head)

@@ -12,13 +12,9 @@
 #include "host/net/ends.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <jansson.h>
 #include <pwd.h>
 #include <string.h>
-
-#define ADMIN_GROUP "tide-admin" /* of the system's daemon: docs/permissions.md */
-#define GROUPS_MAX  1024
 
 struct dashboard {
     sd_event *event;
@@ -27,26 +23,20 @@ struct dashboard {
 
 /* ---- requests ---- */
 
-static bool in_admin_group(void)
-{
-    struct group *group = getgrnam(ADMIN_GROUP);
-    gid_t groups[GROUPS_MAX];
-    int n = getgroups(GROUPS_MAX, groups);
-
-    for (int i = 0; group && i < n; i++)
-        if (groups[i] == group->gr_gid)
-            return true;
-    return group && getegid() == group->gr_gid;
-}
-
-/* The page's user. The page hides controls that tided, which decides, would refuse this user. */
+/*
+ * The page's user, by number where /etc/passwd has no name, as tided tells owners. What this user
+ * may do the page learns from tided, which decides.
+ */
 static void session_answer(struct httpd_request *r)
 {
-    struct passwd *user = getpwuid(geteuid());
-    json_t *body = json_pack("{s:s,s:s,s:i,s:b,s:s}", "server", "machine", "user",
-                             user ? user->pw_name : "?", "uid", (int)geteuid(), "admin",
-                             geteuid() == 0 || in_admin_group(), "version", TIDE_VERSION);
+    const struct passwd *user = getpwuid(geteuid());
+    char number[16];
+    json_t *body;
 
+    snprintf(number, sizeof(number), "%u", (unsigned)geteuid());
+    body =
+        json_pack("{s:s,s:s,s:I,s:s}", "server", "machine", "user", user ? user->pw_name : number,
+                  "uid", (json_int_t)geteuid(), "version", TIDE_VERSION);
     httpd_answer(r, 200, "application/json", body ? json_dumps(body, JSON_COMPACT) : NULL, false);
     json_decref(body);
 }

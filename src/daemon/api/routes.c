@@ -646,7 +646,7 @@ static void delete_job(struct request *r, struct job *j)
 
 static void get_machine(struct request *r, struct job *none)
 {
-    request_answer(r, HTTP_OK, view_machine(r->daemon));
+    request_answer(r, HTTP_OK, view_machine(r->daemon, &r->who));
 }
 
 static void get_policy(struct request *r, struct job *none)

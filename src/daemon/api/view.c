@@ -9,6 +9,7 @@
 #include "daemon/energy/cap.h"
 #include "daemon/job/apportion.h"
 #include "daemon/job/job.h"
+#include "daemon/link/access.h"
 #include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
 #include "daemon/plan/external.h"
@@ -394,7 +395,7 @@ static json_t *view_notes(const struct daemon *d)
     return notes;
 }
 
-json_t *view_machine(const struct daemon *d)
+json_t *view_machine(const struct daemon *d, const struct caller *who)
 {
     unsigned capacity = d->jobs->n ? decision_capacity(d->decision) : cpuset_count(&d->cpus);
     unsigned given = 0;
@@ -406,16 +407,16 @@ json_t *view_machine(const struct daemon *d)
         memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
         oversubscribed |= job_oversubscribed(j);
     }
-    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:i,s:b,s:b,s:o}", "version",
-                     TIDE_VERSION, "pid", (int)getpid(), "epoch", number(d->epoch), "uid",
-                     (json_int_t)d->uid, "privileged", (int)(d->weights || d->cpusets), "policy",
-                     decision_policy(d->decision)->policy->name, "placement",
+    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:i,s:b,s:b,s:b,s:o}",
+                     "version", TIDE_VERSION, "pid", (int)getpid(), "epoch", number(d->epoch),
+                     "uid", (json_int_t)d->uid, "privileged", (int)(d->weights || d->cpusets),
+                     "policy", decision_policy(d->decision)->policy->name, "placement",
                      placement_name(d->placement), "cpus", (int)cpuset_count(&d->cpus), "online",
                      shown_cpuset(&d->cpus), "free", (int)(given < capacity ? capacity - given : 0),
                      "memory", number_or_null(d->memory_bytes), "memory_counted", number(memory),
                      "jobs", (int)d->jobs->n, "oversubscribed",
-                     (int)(oversubscribed || given > capacity), "weights", (int)d->weights, "notes",
-                     view_notes(d));
+                     (int)(oversubscribed || given > capacity), "weights", (int)d->weights,
+                     "governs", (int)control_may_govern(d, who), "notes", view_notes(d));
 }
 
 static json_t *view_value(const struct policy_param *param, int64_t value)

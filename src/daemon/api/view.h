@@ -19,7 +19,8 @@ json_t *view_changes(const struct job *j);
  */
 void view_history(const struct daemon *d, double since, json_t *list);
 
-json_t *view_machine(const struct daemon *d);
+/* Tells also whether @who may change everybody's jobs, the policy and power caps. */
+json_t *view_machine(const struct daemon *d, const struct caller *who);
 json_t *view_policy(const struct daemon *d);
 
 /* In view_power.c: the machine's power and its parts, and the jobs whose energy @who may see. */

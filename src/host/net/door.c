@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define CONNECTIONS_MAX 64
+#define COOKIE_NAME_MAX 16
 
 extern char **environ;
 
@@ -22,7 +23,6 @@ struct door {
     struct httpd *httpd;
     int proc; /* of /proc/self */
     char token[GUEST_SECRET_LEN + 1], cookie[GUEST_SECRET_LEN + 1];
-    char cookie_name[16]; /* with our port: cookies are shared by all ports of a host */
     char link[128];
     bool used; /* the token has been */
 };
@@ -57,18 +57,31 @@ bool door_changes(const struct httpd_request *r)
     return strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0;
 }
 
-static bool is_known(const struct door *d, const struct httpd_request *r)
+/*
+ * Cookies are shared by all ports of a host, so the name has the port: the browser's, which differs
+ * from ours when ssh -L forwards the page. Pages of two servers with the same port of their own
+ * must not end each other's session. @host is good.
+ */
+static void cookie_name(const char *host, char ret[COOKIE_NAME_MAX])
 {
-    char value[GUEST_SECRET_LEN + 1];
+    const char *port = strrchr(host, ':');
 
-    return guest_cookie(httpd_header(r, "Cookie"), d->cookie_name, value, sizeof(value)) &&
+    snprintf(ret, COOKIE_NAME_MAX, "tide-%.5s", port && !strchr(port, ']') ? port + 1 : "80");
+}
+
+static bool has_cookie(const struct door *d, const struct httpd_request *r, const char *host)
+{
+    char value[GUEST_SECRET_LEN + 1], name[COOKIE_NAME_MAX];
+
+    cookie_name(host, name);
+    return guest_cookie(httpd_header(r, "Cookie"), name, value, sizeof(value)) &&
            guest_knows(value, d->cookie);
 }
 
 /* Takes the link's token for a cookie. The address bar and the history keep no token. */
-static void enter(struct door *d, struct httpd_request *r, const char *token)
+static void enter(struct door *d, struct httpd_request *r, const char *host, const char *token)
 {
-    char cookie[128];
+    char cookie[128], name[COOKIE_NAME_MAX];
 
     if (d->used || !guest_knows(token, d->token)) {
         text_answer(r, 403,
@@ -77,9 +90,9 @@ static void enter(struct door *d, struct httpd_request *r, const char *token)
                             : with_command(d, "This is not the link that ", " printed."));
         return;
     }
+    cookie_name(host, name);
     /* Strict would not come back when the link is clicked on another site; changes need Origin. */
-    snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Lax", d->cookie_name,
-             d->cookie);
+    snprintf(cookie, sizeof(cookie), "%s=%s; Path=/; HttpOnly; SameSite=Lax", name, d->cookie);
     if (httpd_add_header(r, "Set-Cookie", cookie) < 0 || httpd_add_header(r, "Location", "/") < 0 ||
         httpd_add_header(r, "Cache-Control", "no-store") < 0) {
         text_answer(r, 500, strdup("out of memory\n"));
@@ -94,17 +107,18 @@ static void on_request(void *arg, struct httpd_request *r)
     struct door *d = arg;
     const char *host = httpd_header(r, "Host");
     const char *token = strcmp(r->path, "/") == 0 ? httpd_argument(r, "token") : NULL;
+    bool good = guest_host(host), known = good && has_cookie(d, r, host);
 
     if (embedded_protect(r) < 0)
         text_answer(r, 500, strdup("out of memory\n"));
-    else if (!guest_host(host))
+    else if (!good)
         text_answer(r, 421, strdup("This server answers to 127.0.0.1 and localhost alone.\n"));
     else if (door_changes(r) && !guest_origin(httpd_header(r, "Origin"), host))
         door_refuse(r, 403, "another page asks for this change",
                     "Ask for it on this server's own page.");
-    else if (token && !is_known(d, r))
-        enter(d, r, token);
-    else if (!is_known(d, r))
+    else if (token && !known)
+        enter(d, r, host, token);
+    else if (!known)
         text_answer(
             r, 403,
             with_command(d, "This page opens by the link that ", " prints; each works once."));
@@ -163,7 +177,6 @@ static int open_door(struct door *d, sd_event *event, struct error *err)
     r = httpd_new(event, &options, &d->httpd, err);
     if (r < 0)
         return r;
-    snprintf(d->cookie_name, sizeof(d->cookie_name), "tide-%u", httpd_port(d->httpd));
     snprintf(d->link, sizeof(d->link), "http://127.0.0.1:%u/?token=%s", httpd_port(d->httpd),
              d->token);
     return 0;
@@ -202,16 +215,20 @@ void door_open_browser(const struct door *d)
 {
     char *argv[] = {"xdg-open", (char *)d->link, NULL};
     posix_spawnattr_t attributes;
-    sigset_t none;
+    sigset_t none, ours;
     pid_t pid;
 
     if (!getenv("DISPLAY") && !getenv("WAYLAND_DISPLAY"))
         return;
     sigemptyset(&none);
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGCHLD); /* the browser waits for children of its own */
     if (posix_spawnattr_init(&attributes) != 0)
         return;
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &ours);
     posix_spawnattr_setpgroup(&attributes, 0);
     signal(SIGCHLD, SIG_IGN); /* nobody waits for it */
     posix_spawnp(&pid, argv[0], NULL, &attributes, argv, environ);
