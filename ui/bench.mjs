@@ -51,7 +51,7 @@ function history() {
 const machine = { version: "0", pid: 1, epoch: 1, uid: 0, privileged: true, policy: "equal", placement: "shared", cpus: CORES, online: `0-${CORES - 1}`, free: 0, memory: null,
   memory_counted: 0, jobs: JOBS, oversubscribed: false, weights: true, notes: [] };
 const past = history();
-const answers = { "/v1/session": () => ({ server: "machine", user: "root", uid: 0, admin: true, version: "0" }), "/v1/machine": () => machine, "/v1/jobs": list, "/v1/history": () => past };
+const answers = { "/v1/session": () => ({ server: "machine", user: "root", uid: 0, version: "0" }), "/v1/machine": () => machine, "/v1/jobs": list, "/v1/history": () => past };
 const server = createServer((ask, answer) => {
   const path = ask.url.split("?")[0], file = path === "/" ? "/index.html" : path;
   if (answers[path]) answer.setHeader("Content-Type", "application/json").end(JSON.stringify(answers[path]()));

@@ -2,7 +2,7 @@
 /* Requests to the page's own server, and what docs/openapi.yaml says of the answers. */
 
 /** Any program's account of itself and of the user for whom it answers (a hub: null until somebody logs in). */
-export interface Session { server: "machine" | "hub" | "cluster"; user: string | null; uid?: number; admin?: boolean; version: string; views?: string[]; org?: string; role?: string | null; may?: string[] }
+export interface Session { server: "machine" | "hub" | "cluster"; user: string | null; uid?: number; version: string; views?: string[]; org?: string; role?: string | null; may?: string[] }
 
 export interface Progress { done: number; total: number; unit: string; rate: number }
 
@@ -27,6 +27,7 @@ export interface Machine {
   version: string; pid: number; epoch: number; uid: number; privileged: boolean; policy: string; placement: string; cpus: number;
   online: string; free: number; memory: number | null; memory_counted: number; jobs: number; oversubscribed: boolean;
   weights: boolean; notes: string[];
+  governs?: boolean; // this page's user may change everybody's jobs, the policy and power caps; an older tided does not say
 }
 
 export interface Change { time: number; from: number; to: number; cores: string; reason: string; latency_us: number }

@@ -2,7 +2,7 @@
 /* Curves over time by uPlot, in the page's colours. */
 import uPlot from "uplot";
 import { colourOf } from "./dom";
-import { clock, moment } from "./format";
+import { mark, moment } from "./format";
 
 export interface Curve {
   label: string;
@@ -91,7 +91,7 @@ export class Chart {
       padding: [8, options.left ? 0 : null, 0, 0],
       cursor: { drag: { x: options.onZoom !== undefined, y: false, setScale: false }, points: { size: 6 } },
       scales: { x: { time: !options.plain }, y: { range: (_, low, high) => (options.range ?? ((a, b) => [Math.min(0, a), b * 1.08 || 1]))(low ?? 0, high ?? 1) } },
-      axes: [{ ...axis, values: (_, at) => at.map((v) => (options.plain ? String(v) : clock(v, at.length > 1 && at[1]! - at[0]! < 60))) },
+      axes: [{ ...axis, values: (_, at) => at.map((v) => (options.plain ? String(v) : mark(v, at.length > 1 ? at[1]! - at[0]! : 60))) },
         { ...axis, size: () => options.left?.() ?? 52, values: (_, at) => at.map((v) => (options.axis ? options.axis(v) : String(v))) }],
       series: this.series(),
       ...(options.band ? { bands: [{ series: [options.band[0] + 1, options.band[1] + 1] as [number, number], fill: `${colourOf(options.band[2])}40` }] } : {}),

@@ -27,6 +27,7 @@ const HIDDEN_MS = 30000;
 const SLOW_MS = 5000;
 const AGAIN_MS = [1000, 2000, 4000, 8000];
 const NODES_SHOWN = 200;
+const UNREAD = "the trainings cannot be read";
 const PAST_ENDS = ["Succeeded", "Failed"];
 
 /** Asks the program for the cluster again and again; one look at a time. */
@@ -194,12 +195,12 @@ class ClusterPage implements Page {
 
   private showTiles(cluster: Cluster, trainings: Training[]): void {
     const now = trainings.filter(runs), sum = (f: (t: Training) => number) => now.reduce((s, t) => s + f(t), 0), nodes = cluster.nodes;
-    this.tile(0, cluster.trainings ? String(now.length) : UNKNOWN, `${now.filter((t) => t.phase === "Running").length} running, ${trainings.length - now.length} ended`);
-    this.tile(1, cluster.trainings ? String(sum((t) => t.workers.actual)) : UNKNOWN, `${sum((t) => t.workers.ready)} in training, ${count(sum((t) => t.ps.actual), "parameter server")}`);
+    this.tile(0, cluster.trainings ? String(now.length) : UNKNOWN, cluster.trainings ? `${now.filter((t) => t.phase === "Running").length} running, ${trainings.length - now.length} ended` : UNREAD);
+    this.tile(1, cluster.trainings ? String(sum((t) => t.workers.actual)) : UNKNOWN, cluster.trainings ? `${sum((t) => t.workers.ready)} in training, ${count(sum((t) => t.ps.actual), "parameter server")}` : UNREAD);
     const usable = nodes?.filter((n) => n.ready && n.schedulable) ?? [], capped = usable.filter((n) => n.power_mcpu !== null);
     this.tile(2, nodes ? `${cores(usable.reduce((s, n) => s + n.free_mcpu, 0))}` : UNKNOWN,
       nodes ? `of ${cores(nodes.reduce((s, n) => s + n.mcpu, 0))} cores on ${count(nodes.length, "node")}` : "the nodes cannot be read");
-    this.tile(3, nodes ? `${capped.length}` : UNKNOWN, capped.length ? `of ${count(nodes!.length, "node")}; they allow ${cores(capped.reduce((s, n) => s + n.power_mcpu!, 0))} cores` : "no node tells of a power cap");
+    this.tile(3, nodes ? `${capped.length}` : UNKNOWN, capped.length ? `of ${count(nodes!.length, "node")}; they allow ${cores(capped.reduce((s, n) => s + n.power_mcpu!, 0))} cores` : nodes ? "no node tells of a power cap" : "the nodes cannot be read");
   }
 
   private showTraining(row: HTMLTableRowElement, t: Training): void {

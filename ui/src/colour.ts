@@ -21,21 +21,14 @@ export function numberOf(id: string): number {
   return Number.isFinite(n) && n >= 0 ? n : 0;
 }
 
-const looks = new Map<string, Look>();
-
+/** Made anew each time: a page that is open for a week sees more jobs than it should keep. */
 export function lookOf(id: string): Look {
-  let look = looks.get(id);
-  if (!look) {
-    const n = numberOf(id);
-    const at = (n + HUES.length - 1) % HUES.length;
-    look = {
-      colour: HUES[at]!,
-      pattern: Math.floor((n + HUES.length - 1) / HUES.length + PATTERNS - 1) % PATTERNS,
-      mark: MARKS[n % MARKS.length]!,
-    };
-    looks.set(id, look);
-  }
-  return look;
+  const n = numberOf(id);
+  return {
+    colour: HUES[(n + HUES.length - 1) % HUES.length]!,
+    pattern: Math.floor((n + HUES.length - 1) / HUES.length + PATTERNS - 1) % PATTERNS,
+    mark: MARKS[n % MARKS.length]!,
+  };
 }
 
 const INK = "rgba(0, 0, 0, 0.42)";

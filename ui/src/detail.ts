@@ -8,19 +8,21 @@ import { bytes, clock, count, duration, energy, figure, moment, UNKNOWN, watts }
 import { Live } from "./live";
 
 const EXPLAIN_MS = 3000;
+const NONE = "Nothing was recorded yet.";
 
 export class Detail {
   readonly element: HTMLElement;
   private id: string | null = null;
+  private gone = false; // the job is not there any more
   private opener: HTMLElement | null = null;
   private timer = 0;
   private readonly name = h("h2", { id: "detail-name" });
   private readonly facts = h("dl", { class: "facts" });
-  private readonly factRows = new Map<string, HTMLElement>();
+  private readonly factRows = new Map<string, { name: HTMLElement; value: HTMLElement }>();
   private readonly controls = h("div", { class: "controls" });
   private readonly says = h("p", { class: "says", role: "status" });
   private readonly list = h("ol", { class: "changes" });
-  private readonly none = h("p", { class: "none" }, "Nothing was recorded yet.");
+  private readonly none = h("p", { class: "none" }, NONE);
   private readonly curveBox = h("div", { class: "speedup", hidden: true });
   private readonly changes: Rows<Explanation["changes"][number], HTMLLIElement>;
   private readonly curve: Chart;
@@ -34,12 +36,10 @@ export class Detail {
         { label: "ideal", colour: "faint", dash: [4, 4], value: (v) => (v === null ? UNKNOWN : `×${figure(v)}`) }],
     });
     this.curveBox.append(h("h3", {}, "Speed with more threads"), h("p", { class: "small" }), box);
-    this.changes = new Rows(this.list, (c) => `${c.time}/${c.to}/${c.cores}`, () => h("li"), (row, c) => {
-      if (row.childElementCount) return;
-      row.append(h("time", {}, moment(c.time)), h("b", {}, c.from === c.to ? count(c.to, "thread") : `${c.from} → ${c.to} threads`),
-        c.cores ? h("span", { class: "cores" }, `cores ${c.cores}`) : "", h("span", { class: "why" }, c.reason || "no reason was recorded"),
-        c.latency_us ? h("span", { class: "small" }, `in place after ${figure(c.latency_us / 1000)} ms`) : "");
-    });
+    this.changes = new Rows(this.list, (c) => `${c.time}/${c.to}/${c.cores}`, (c) => h("li", {}, h("time", {}, moment(c.time)),
+      h("b", {}, c.from === c.to ? count(c.to, "thread") : `${c.from} → ${c.to} threads`), c.cores ? h("span", { class: "cores" }, `cores ${c.cores}`) : "",
+      h("span", { class: "why" }, c.reason || "no reason was recorded"), h("span", { class: "small" })),
+    (row, c) => setText(row.lastElementChild!, c.latency_us ? `in place after ${figure(c.latency_us / 1000)} ms` : ""));
     this.element = h("aside", { class: "detail", hidden: true, "aria-labelledby": "detail-name", tabindex: -1 },
       h("header", {}, this.name, h("button", { class: "plain", onclick: () => this.close(), "aria-label": "Close (Escape)" }, "✕")),
       h("div", { class: "body" }, this.facts, this.controls, this.says, h("h3", {}, "Why"), this.none, this.list, this.curveBox));
@@ -57,15 +57,21 @@ export class Detail {
     this.id = id;
     this.element.hidden = false;
     this.name.replaceChildren(swatch(id), job.name || id);
+    setText(this.none, NONE);
     this.changes.show([]);
     this.curveBox.hidden = true;
-    this.says.textContent = "";
-    this.fields = this.live.mayChange(job) ? new Controls(job, (what, body) => void this.change(what, body)) : null;
-    this.controls.replaceChildren(this.fields ? this.fields.element
-      : h("p", { class: "small" }, `${job.owner}'s job: only ${job.owner} and administrators may change it.`));
+    this.showControls(job);
     this.show();
     void this.explain();
     this.element.focus();
+  }
+
+  private showControls(job: Job): void {
+    this.gone = false;
+    setText(this.says, "");
+    this.fields = this.live.mayChange(job) ? new Controls(job, (what, body) => void this.change(what, body)) : null;
+    this.controls.replaceChildren(this.fields ? this.fields.element
+      : h("p", { class: "small" }, `${job.owner}'s job: only ${job.owner} and administrators may change it.`));
   }
 
   close(): void {
@@ -85,35 +91,50 @@ export class Detail {
   show(): void {
     const job = this.live.jobs.find((j) => j.id === this.id);
     if (!job) {
-      if (this.id !== null) {
-        this.says.textContent = "This job has ended: its history is on the page Time.";
-        this.controls.replaceChildren();
-      }
+      if (this.id !== null && !this.gone) this.showEnd();
       return;
+    }
+    if (this.gone) {
+      this.showControls(job);
+      void this.explain();
     }
     this.fact("State", job.state + (job.note ? `: ${job.note}` : ""));
     this.fact("Owner", job.owner);
-    this.fact("Threads", job.cores || job.active ? `${job.active} active, ${job.target} allowed, built with ${job.max || UNKNOWN}` : "waits");
+    this.fact("Threads", job.cores || job.active ? `${job.active || UNKNOWN} active, ${job.target || UNKNOWN} allowed, built with ${job.max || UNKNOWN}` : "waits");
     this.fact("Cores", job.cores || UNKNOWN);
     this.fact("Weight, priority, class", `${job.weight}, ${job.priority}, ${job.class}`);
     this.fact("Limits", `at least ${job.min}${job.limit === null ? "" : `, at most ${job.limit}`}${job.pinned === null ? "" : `, pinned to ${job.pinned} by ${job.pinned_by}`}`);
     this.fact("Memory", job.memory_used === null ? UNKNOWN : bytes(job.memory_used));
     this.fact("Time", `ran ${duration(job.run_s)}${job.wait_s >= 1 ? `, waited ${duration(job.wait_s)}` : ""}`);
-    if (typeof job.power_uw === "number") this.fact("Power", `${watts(job.power_uw)} (${job.energy_basis ?? "?"})`);
-    if (typeof job.energy_uj === "number") this.fact("Energy", `${energy(job.energy_uj)} (${energy(job.energy_low_uj)} to ${energy(job.energy_high_uj)})`);
+    this.fact("Power", typeof job.power_uw === "number" ? `${watts(job.power_uw)} (${job.energy_basis ?? "?"})` : null);
+    this.fact("Energy", typeof job.energy_uj === "number" ? `${energy(job.energy_uj)} (${energy(job.energy_low_uj)} to ${energy(job.energy_high_uj)})` : null);
     this.fact("Runtimes", job.backends.map((b) => `${b.name} ${b.version}`).join(", ") || UNKNOWN);
     this.fact("Now", job.reason || UNKNOWN);
     this.fields?.show(job);
   }
 
-  private fact(name: string, value: string): void {
-    let place = this.factRows.get(name);
-    if (!place) {
-      place = h("dd");
-      this.factRows.set(name, place);
-      this.facts.append(h("dt", {}, name), place);
+  /** What was so last is so no more. */
+  private showEnd(): void {
+    this.gone = true;
+    this.fact("State", "ended");
+    for (const name of ["Threads", "Cores", "Power", "Now"]) this.fact(name, null);
+    if (this.controls.contains(document.activeElement)) this.element.focus();
+    this.controls.replaceChildren();
+    this.fields = null;
+    setText(this.says, "This job has ended: its history is on the page Time.");
+  }
+
+  /** null: nothing is known of it, and nothing of what was told before, maybe of another job, stays. */
+  private fact(name: string, value: string | null): void {
+    let row = this.factRows.get(name);
+    if (!row && value === null) return;
+    if (!row) {
+      row = { name: h("dt", {}, name), value: h("dd") };
+      this.factRows.set(name, row);
+      this.facts.append(row.name, row.value);
     }
-    setText(place, value);
+    row.name.hidden = row.value.hidden = value === null;
+    setText(row.value, value ?? "");
   }
 
   private async explain(): Promise<void> {
@@ -130,6 +151,8 @@ export class Detail {
     } catch (error) {
       if (this.id === id && error instanceof Problem && error.status !== 0) setText(this.none, error.message);
     }
+    if (this.id !== id || this.gone) return;
+    clearTimeout(this.timer);
     this.timer = window.setTimeout(() => void this.explain(), EXPLAIN_MS);
   }
 

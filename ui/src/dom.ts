@@ -136,6 +136,13 @@ export function colourOf(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/** Puts @nodes into @parent. The keyboard stays where it is. */
+export function replaceIn(parent: Element, ...nodes: HTMLElement[]): void {
+  const here = parent.contains(document.activeElement);
+  parent.replaceChildren(...nodes);
+  if (here) nodes[0]?.focus();
+}
+
 /** Says @text to screen readers, once. */
 export function announce(text: string): void {
   const place = document.getElementById("announce");

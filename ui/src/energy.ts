@@ -20,7 +20,7 @@ interface Cap { state: "none" | "kept" | "not-yet" | "over"; uw?: number | null;
   caps: { source: string; kind: string; uw: number; until: number | null }[] }
 interface UsedRow { key: string; name?: string; owner?: string; uj: number | null; low_uj: number | null; high_uj: number | null; basis: string; gap_ms: number; kwh: number | null; cost: number | null; gco2: number | null }
 interface Used { rows: UsedRow[]; since: number; until: number; currency: string | null }
-interface Sample { time: number; range: PowerRange; cap: number | null; parts: { [part: string]: number | null } }
+interface Sample { time: number; range: PowerRange; cap: number | null }
 
 const PARTS = ["jobs", "system", "idle", "unattributed"] as const;
 const LOOK_MS = 1000, SLOW_LOOK_MS = 10000, USED_MS = 60000;
@@ -29,8 +29,11 @@ const KEYS = ["day", "job", "user", "part"] as const;
 const SPANS: [string, number][] = [["1 day", DAY_S], ["1 week", WEEK_S], ["30 days", 30 * DAY_S], ["1 year", 365 * DAY_S]];
 const USED_ROWS = 200;
 const SAMPLES = 600;
-const PART_S = 5; // watts of a part are its energy over so long
+const PART_S = 5; // watts of a part are its energy over so long, or over the time between two figures if that is longer
+const STALE_S = 30; // after which a figure that stays the same is no news of now
+const HIDDEN_MS = 15000, GAP_S = 60; // nobody looked for so long: a gap in the chart
 const WHOSE: { [source: string]: string } = { configuration: "of the configuration", person: "set by hand", lease: "of the power lease" };
+const WHOSE_USE: { [by: string]: string } = { job: "Your jobs alone: administrators see everybody's.", user: "Yours, or everybody's for administrators and the power group." };
 const BASES: { [basis: string]: string } = {
   measured: "a sensor or meter of the whole machine told it", calibrated: "by a curve that was calibrated against a meter",
   modelled: "by sensors of a part, or a model that was given", assumed: "guessed from what such machines usually draw, so that the range is wide",
@@ -57,6 +60,7 @@ export class EnergyPage implements Page {
   private readonly jobRows: Rows<JobPower, HTMLTableRowElement>;
   private readonly sourceRows: Rows<Source, HTMLTableRowElement>;
   private readonly says = h("p", { class: "says", role: "status" });
+  private readonly trouble = h("p", { class: "says alarm", role: "status", hidden: true });
   private readonly none = h("p", { class: "none", hidden: true });
   private readonly whole = h("div");
   private readonly capField = h("input", { type: "number", min: 1, max: 1000000, step: "any", required: true, inputmode: "decimal" });
@@ -71,13 +75,14 @@ export class EnergyPage implements Page {
   private usedLooked = 0;
   private currency = "";
   private samples: Sample[] = [];
-  private totals: { time: number; parts: { [part: string]: EnergyRange } }[] = [];
+  private totals: { time: number; parts: { [part: string]: EnergyRange } }[] = []; // each from when it came
+  private last: { time: number; told: string } | null = null;
   private looked = 0;
   private slowly = 0;
   private busy = false;
   private cap: Cap | null = null;
   private capless = false;
-  private readonly capCard: HTMLElement | null = null;
+  private readonly capCard: HTMLElement;
   private readonly shrunkRows: Rows<Job, HTMLTableRowElement>;
   private readonly shrunkSays = h("p", { class: "small" });
   private readonly shrunkCard: HTMLElement;
@@ -112,7 +117,8 @@ export class EnergyPage implements Page {
       ...["Owner", "Threads"].map((label) => h("td", { "data-label": label })), h("td", { class: "why", "data-label": "Why" })), (row, job) =>
       [job.owner, `${job.target} of ${job.max}`, job.reason].forEach((text, i) => setText(row.cells[i + 1]!, text)));
     this.shrunkCard = card("Shrunk for the cap", this.shrunkSays, table(["Job", "Owner", "Threads", "Why"], shrunk));
-    if (live.session.admin) this.capCard = card("Cap", this.capForm(), this.says);
+    this.capCard = card("Cap", this.capForm(), this.says);
+    this.capCard.hidden = true; // until tided says what this user may
     this.whole.append(
       h("div", { class: "tiles" }, h("div", { class: "tile" }, h("h3", {}, "Power now"), this.now, this.nowMore),
         h("div", { class: "tile" }, h("h3", {}, "Energy"), this.used, this.usedMore), this.capTile,
@@ -122,9 +128,9 @@ export class EnergyPage implements Page {
         h("div", { class: "buttons", role: "group", "aria-label": "Window" }, ...this.spans)), this.usedSays,
       table(["What", "Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"], used)),
       card("Jobs now", table(["Job", "Now", "Energy", "Between", "Known as"], jobs), h("p", { class: "small" }, "Yours, or all for administrators. Watts of a job are means of ten seconds.")),
-      this.shrunkCard, ...(this.capCard ? [this.capCard] : []),
+      this.shrunkCard, this.capCard,
       card("Sources", table(["Name", "Kind", "Measures", "Now", "Counts", "Problem"], sources)));
-    this.element = h("div", { class: "page energy" }, this.none, this.whole);
+    this.element = h("div", { class: "page energy" }, this.none, this.trouble, this.whole);
     setInterval(() => this.show(), LOOK_MS);
   }
 
@@ -155,7 +161,7 @@ export class EnergyPage implements Page {
       if (by !== this.by || span !== this.span) return;
       this.currency = told.currency ?? "";
       this.usedRows.show(told.rows.slice(0, USED_ROWS));
-      setText(this.usedSays, told.rows.length > USED_ROWS ? `The first ${USED_ROWS} of ${told.rows.length} rows.` : all && before ? compared(all, before) : "");
+      setText(this.usedSays, [told.rows.length > USED_ROWS ? `The first ${USED_ROWS} of ${told.rows.length} rows.` : all && before ? compared(all, before) : "", this.live.governs ? "" : WHOSE_USE[by] ?? ""].filter(Boolean).join(" "));
     } catch (error) {
       if (error instanceof Problem && error.status !== 0) setText(this.usedSays, error.status === 404 ? "This tided keeps no history of energy." : `${error.message}. ${error.hint}`);
     }
@@ -176,7 +182,7 @@ export class EnergyPage implements Page {
   }
 
   show(): void {
-    if (this.element.hidden || this.live.link === "ended" || this.busy || Date.now() - this.looked < LOOK_MS * 0.9) return;
+    if (this.element.hidden || this.live.link === "ended" || this.busy || Date.now() - this.looked < (document.hidden ? HIDDEN_MS : LOOK_MS * 0.9)) return;
     void this.look();
   }
 
@@ -191,18 +197,27 @@ export class EnergyPage implements Page {
       }
       this.cap = await this.lookCap();
       this.take(power);
-      this.none.hidden = true;
+      this.none.hidden = this.trouble.hidden = true;
       this.whole.hidden = false;
     } catch (error) {
-      if (error instanceof Problem && error.status === 404) {
-        setText(this.none, "This tided does not measure energy.");
-        this.none.hidden = false;
-        this.whole.hidden = true;
-      }
+      this.refused(error instanceof Problem ? error : new Problem(0, String(error)));
     }
     if (Date.now() - this.usedLooked > USED_MS && !this.whole.hidden) void this.lookUsed();
     this.looked = Date.now();
     this.busy = false;
+  }
+
+  /** The frame tells of a connection that is lost. */
+  private refused(problem: Problem): void {
+    if (problem.status === 404) {
+      setText(this.none, "This tided does not measure energy.");
+      this.none.hidden = false;
+      this.whole.hidden = true;
+    } else if (problem.status !== 0) {
+      const last = this.samples[this.samples.length - 1];
+      setText(this.trouble, `${problem.message}. ${problem.hint} ${last ? `What you see is of ${moment(last.time)}.` : ""}`);
+      this.trouble.hidden = false;
+    }
   }
 
   /** A tided of before caps has none: it is asked once. */
@@ -214,17 +229,17 @@ export class EnergyPage implements Page {
       if (!(error instanceof Problem) || error.status !== 404) throw error;
       this.capless = true;
       this.capTile.hidden = true;
-      if (this.capCard) this.capCard.hidden = true;
       return null;
     }
   }
 
   private take(p: Power): void {
-    this.totals.push({ time: p.time, parts: p.parts });
-    while (this.totals.length > 2 && this.totals[1]!.time < p.time - PART_S) this.totals.shift();
-    const parts = Object.fromEntries(PARTS.map((name) => [name, this.partWatts(name)]));
-    this.samples.push({ time: p.time, range: p.power, cap: this.cap?.uw ?? null, parts });
-    if (this.samples.length > SAMPLES) this.samples.shift();
+    this.count(p);
+    const parts = Object.fromEntries(PARTS.map((name) => [name, this.partWatts(name)])), before = this.samples[this.samples.length - 1]?.time ?? p.time;
+    if (p.time - before > GAP_S) this.samples.push({ time: before + 1, range: { uw: null, low_uw: null, high_uw: null, basis: "unknown" }, cap: null });
+    this.samples.push({ time: p.time, range: p.power, cap: this.cap?.uw ?? null });
+    if (this.samples.length > SAMPLES) this.samples.splice(0, this.samples.length - SAMPLES);
+    this.capCard.hidden = this.capless || !this.live.governs;
     this.showTiles(p);
     this.showStack(parts);
     this.partRows.show(PARTS.map((name) => [name, p.parts[name]!]));
@@ -234,12 +249,22 @@ export class EnergyPage implements Page {
       this.samples.map((s) => w(s.range.uw)), this.samples.map((s) => w(s.cap))]);
   }
 
+  /** Ordinary users are told figures that stay for ten seconds: what was used counts from one change to another. */
+  private count(p: Power): void {
+    const told = PARTS.map((name) => p.parts[name]?.uj).join(), { totals, last } = this;
+    if (!last || p.time - last.time > PART_S) totals.splice(0); // nobody saw the last change
+    else if (last.told !== told) totals.push({ time: p.time, parts: p.parts });
+    this.last = { time: p.time, told };
+    while (totals.length > 2 && totals[1]!.time < p.time - PART_S) totals.shift();
+    if (totals.length > 1 && totals[totals.length - 1]!.time < p.time - STALE_S) totals.shift();
+  }
+
   /** A part's power, from its energy over the last seconds; null: unknown. */
   private partWatts(name: string): number | null {
     const first = this.totals[0], last = this.totals[this.totals.length - 1];
     const from = first?.parts[name]?.uj, to = last?.parts[name]?.uj;
-    if (!first || !last || last.time <= first.time || to === null || to === undefined) return null;
-    return Math.max(0, (to - (from ?? 0)) / (last.time - first.time));
+    if (!first || !last || last.time <= first.time || typeof from !== "number" || typeof to !== "number" || to < from) return null;
+    return (to - from) / (last.time - first.time);
   }
 
   private showTiles(p: Power): void {

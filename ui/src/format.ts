@@ -6,15 +6,17 @@ export const UNKNOWN = "–";
 // Made once: a formatter costs a hundred times what it formats.
 const numbers = [0, 1, 2, 3].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 const times = [new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }), new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" })];
-const dates = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+const dates = [new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" }), new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" })];
+const small = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 export function number(value: number, digits: 0 | 1 | 2 | 3 = 0): string {
   return numbers[digits]!.format(value);
 }
 
-/** 3 significant digits: 0.123, 1.23, 12.3, 123, 1,234. */
+/** 3 significant digits: 0.123, 1.23, 12.3, 123, 1,234. What is more than nothing is never shown as 0. */
 export function figure(value: number): string {
   const size = Math.abs(value);
+  if (size > 0 && size < 0.01) return small.format(value);
   return number(value, size >= 100 || size === 0 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
 }
 
@@ -32,8 +34,26 @@ export function clock(seconds: number, withSeconds = true): string {
   return times[withSeconds ? 1 : 0]!.format(seconds * 1000);
 }
 
+/** "24 Nov", with the year where it is another one. */
 export function date(seconds: number): string {
-  return dates.format(seconds * 1000);
+  const another = new Date(seconds * 1000).getFullYear() !== new Date().getFullYear();
+  return dates[another ? 1 : 0]!.format(seconds * 1000);
+}
+
+/** A mark of an axis whose marks are @step seconds apart: the day where one begins. */
+export function mark(seconds: number, step: number): string {
+  const at = new Date(seconds * 1000), begins = at.getHours() === 0 && at.getMinutes() === 0;
+  return step >= 86400 || (step >= 3600 && begins) ? date(seconds) : clock(seconds, step < 60);
+}
+
+/** Marks from @from to @to on multiples of @step of the local clock, also where that is set to or from summer time. */
+export function marksOf(from: number, to: number, step: number): number[] {
+  const offset = (seconds: number) => new Date(seconds * 1000).getTimezoneOffset() * 60, begin = offset(from), marks: number[] = [];
+  for (let t = Math.ceil((from - begin) / step) * step + begin; t <= to; t += step) {
+    const at = step >= 3600 ? t + offset(t) - begin : t;
+    if (at >= from && at <= to) marks.push(at);
+  }
+  return marks;
 }
 
 /** The time alone today, with the day before it else. */
@@ -80,6 +100,12 @@ export function energy(uj: number | null | undefined): string {
 
 const parsed = new Map<string, readonly number[]>();
 const PARSED_MAX = 5000;
+
+/** The numbers of @cpus cores: those of a list as 0-3,8, else from 0 on. */
+export function coreNumbers(list: string, cpus: number): readonly number[] {
+  const found = parseCores(list);
+  return found.length === cpus ? found : Array.from({ length: cpus }, (_, i) => i);
+}
 
 /** The numbers of a list as 0-3,8. The same text gives the same array. */
 export function parseCores(text: string): readonly number[] {

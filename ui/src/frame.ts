@@ -2,7 +2,7 @@
 /* The frame around all views: which one is shown, how the connection is, the theme, and keys. */
 import { Problem } from "./api";
 import { h, setText } from "./dom";
-import { clock } from "./format";
+import { moment } from "./format";
 
 export interface Page {
   readonly element: HTMLElement;
@@ -123,7 +123,7 @@ export class Frame {
   }
 
   private showLink(): void {
-    const { live } = this, since = live.looked ? clock(live.looked / 1000) : "";
+    const { live } = this, since = live.looked ? moment(live.looked / 1000) : "";
     if (this.shownLink !== live.link) {
       this.shownLink = live.link;
       setText(this.link, LINKS[live.link]);

@@ -3,13 +3,13 @@
 import { PastJob } from "./api";
 import { fillOf, lookOf, numberOf } from "./colour";
 import { colourOf, h, Picture, setAttribute } from "./dom";
-import { clock, count, date, duration, moment, parseCores } from "./format";
+import { count, duration, mark, marksOf, moment, parseCores } from "./format";
 
 /** One allocation of a job, from when it was given to the next one or the end. */
 export interface Bar { job: PastJob; from: number; to: number; threads: number; cores: readonly number[]; coresText: string; reason: string; before: number }
 
-/** The bars of all jobs that had exactly these cores: they shared them. */
-interface Group { cores: readonly number[]; edges: Edge[]; jobs: number }
+/** The bars of all jobs that had exactly the cores of these rows: they shared them. */
+interface Group { coresText: string; rows: readonly number[]; edges: Edge[]; jobs: number }
 interface Edge { time: number; id: string; threads: number } // what the job has from then on
 
 /** A job's place on its group's cores, from the pixel @x on. */
@@ -57,12 +57,13 @@ export function stepsOf(bars: readonly Bar[], until: number): { times: number[];
   return { times, threads };
 }
 
-function groupsOf(bars: readonly Bar[]): Group[] {
+/** @place: the row of each core; the machine may have had others then. */
+function groupsOf(bars: readonly Bar[], place: ReadonlyMap<number, number>): Group[] {
   const groups = new Map<string, Group>();
   for (const bar of bars) {
     if (bar.to <= bar.from || bar.cores.length === 0) continue;
     let group = groups.get(bar.coresText);
-    if (!group) groups.set(bar.coresText, (group = { cores: bar.cores, edges: [], jobs: 0 }));
+    if (!group) groups.set(bar.coresText, (group = { coresText: bar.coresText, rows: bar.cores.flatMap((core) => place.get(core) ?? []), edges: [], jobs: 0 }));
     group.edges.push({ time: bar.from, id: bar.job.id, threads: bar.threads }, { time: bar.to, id: bar.job.id, threads: 0 });
   }
   // An end before a begin at the same time: the same job goes on.
@@ -70,7 +71,7 @@ function groupsOf(bars: readonly Bar[]): Group[] {
     group.edges.sort((a, b) => a.time - b.time || a.threads - b.threads);
     group.jobs = new Set(group.edges.map((edge) => edge.id)).size;
   }
-  return [...groups.values()].sort((a, b) => b.cores.length - a.cores.length); // narrow ones are drawn above wide ones
+  return [...groups.values()].filter((group) => group.rows.length > 0).sort((a, b) => b.rows.length - a.rows.length); // narrow ones are drawn above wide ones
 }
 
 /** Where each of the jobs that share @n cores stands: side by side, as many cores as it has threads. */
@@ -102,7 +103,7 @@ export class Gantt {
   private readonly tip = h("div", { class: "tip", hidden: true });
   private bars: Bar[] = [];
   private jobs: PastJob[] = [];
-  private cores = 1;
+  private cores: readonly number[] = [0]; // their numbers
   private groups: Group[] = [];
   private listed: PastJob[] = []; // the rows, where rows are jobs
   private grip: { x: number; from: number; to: number; pan: boolean } | null = null;
@@ -128,11 +129,11 @@ export class Gantt {
       h("p", { id: "gantt-keys", class: "small" }, "Drag to zoom, Shift and drag to move, Ctrl and the wheel to zoom; keys: ← → + − 0."));
   }
 
-  show(jobs: PastJob[], bars: Bar[], cores: number): void {
+  show(jobs: PastJob[], bars: Bar[], cores: readonly number[]): void {
     this.jobs = jobs;
     this.bars = bars;
     this.cores = cores;
-    this.groups = groupsOf(bars);
+    this.groups = groupsOf(bars, new Map(cores.map((core, i) => [core, i])));
     this.layOut();
     this.picture.draw();
   }
@@ -156,9 +157,9 @@ export class Gantt {
   private layOut(): void {
     if (this.rows === "jobs") this.listed = this.findJobs();
     const seen = new Set(this.seen().map((bar) => bar.job.name || bar.job.id));
-    setAttribute(this.picture.canvas, "aria-label", `${moment(this.from)} to ${moment(this.to)}, ${this.rows === "cores" ? `${this.cores} cores` : "a row for each job"}: ` +
+    setAttribute(this.picture.canvas, "aria-label", `${moment(this.from)} to ${moment(this.to)}, ${this.rows === "cores" ? `${this.cores.length} cores` : "a row for each job"}: ` +
       `${count(seen.size, "job")}. ${[...seen].slice(0, 20).join(", ")}`);
-    const rows = this.rows === "cores" ? Math.max(60, this.cores * this.coreHeight()) : Math.max(3, this.listed.length) * JOB_ROW;
+    const rows = this.rows === "cores" ? Math.max(60, this.cores.length * this.coreHeight()) : Math.max(3, this.listed.length) * JOB_ROW;
     this.picture.setHeight(rows + AXIS + MARKS);
   }
 
@@ -169,7 +170,7 @@ export class Gantt {
   }
 
   private coreHeight(): number {
-    return Math.max(1, Math.min(CORE_MOST, Math.floor(CORES_HEIGHT / this.cores)));
+    return Math.max(1, Math.min(CORE_MOST, Math.floor(CORES_HEIGHT / this.cores.length)));
   }
 
   /** Where the time begins. */
@@ -208,32 +209,30 @@ export class Gantt {
 
   private paintAxis(c: CanvasRenderingContext2D, width: number, height: number): void {
     const step = stepOf(((this.to - this.from) / Math.max(1, width - this.left())) * 90);
-    const offset = new Date(this.from * 1000).getTimezoneOffset() * 60;
     c.font = "11px system-ui, sans-serif";
     c.textAlign = "center";
-    for (let t = Math.ceil((this.from - offset) / step) * step + offset; t <= this.to; t += step) {
+    for (const t of marksOf(this.from, this.to, step)) {
       const x = this.x(t);
       c.fillStyle = colourOf("line");
       c.fillRect(x, MARKS, 1, height - AXIS - MARKS);
       c.fillStyle = colourOf("faint");
-      const text = step >= 86400 ? date(t) : clock(t, step < 60);
-      c.fillText(text, Math.min(x, width - 24), height - 6);
+      c.fillText(mark(t, step), Math.min(x, width - 24), height - 6);
     }
   }
 
   private paintCores(c: CanvasRenderingContext2D, width: number): void {
     const high = this.coreHeight(), gap = high > 5 ? 1 : 0, fills = new Map<string, string | CanvasPattern>();
     const left = this.left(), scale = (width - left) / (this.to - this.from);
-    const rectangle = (cores: readonly number[], id: string, place: Place, x: number) => {
+    const rectangle = (rows: readonly number[], id: string, place: Place, x: number) => {
       let fill = fills.get(id);
       if (!fill) fills.set(id, (fill = fillOf(c, id)));
       c.globalAlpha = this.chosen && this.chosen !== id ? 0.2 : 1;
       c.fillStyle = fill;
       for (let i = Math.floor(place.from); i < place.to - 1e-6; ) {
-        let run = 1; // cores that follow each other are one rectangle
-        while (i + run < place.to - 1e-6 && cores[i + run] === cores[i]! + run) run++;
+        let run = 1; // rows that follow each other are one rectangle
+        while (i + run < place.to - 1e-6 && rows[i + run] === rows[i]! + run) run++;
         const top = Math.max(place.from, i) - i, bottom = Math.min(place.to, i + run) - i;
-        c.fillRect(place.x, MARKS + (cores[i]! + top) * high, Math.max(1, x - place.x), (bottom - top) * high - gap);
+        c.fillRect(place.x, MARKS + (rows[i]! + top) * high, Math.max(1, x - place.x), (bottom - top) * high - gap);
         i += run;
       }
     };
@@ -243,14 +242,14 @@ export class Gantt {
 
   /** Sweeps over the group's changes. Those within one pixel are one. */
   private paintGroup(group: Group, left: number, scale: number, width: number,
-    rectangle: (cores: readonly number[], id: string, place: Place, x: number) => void): void {
+    rectangle: (rows: readonly number[], id: string, place: Place, x: number) => void): void {
     const has = new Map<string, number>(), open = new Map<string, Place>();
     const settle = (x: number) => {
-      const places = placesOf(has, group.cores.length);
+      const places = placesOf(has, group.rows.length);
       for (const [id, place] of open) {
         const now = places.get(id);
         if (now && Math.abs(now[0] - place.from) < 1e-6 && Math.abs(now[1] - place.to) < 1e-6) continue;
-        if (x > left) rectangle(group.cores, id, { ...place, x: Math.max(left, place.x) }, x);
+        if (x > left) rectangle(group.rows, id, { ...place, x: Math.max(left, place.x) }, x);
         open.delete(id);
       }
       for (const [id, [from, to]] of places) if (!open.has(id)) open.set(id, { x, from, to });
@@ -323,7 +322,7 @@ export class Gantt {
     if (this.rows === "cores") {
       const high = this.coreHeight(), every = Math.max(1, Math.ceil(14 / high));
       c.textAlign = "right";
-      for (let core = 0; core < this.cores; core += every) c.fillText(String(core), LEFT - 8, MARKS + core * high + high / 2 + 4);
+      for (let row = 0; row < this.cores.length; row += every) c.fillText(String(this.cores[row]), LEFT - 8, MARKS + row * high + high / 2 + 4);
       return;
     }
     c.textAlign = "left";
@@ -447,13 +446,13 @@ export class Gantt {
       const job = this.listed[Math.floor((y - MARKS) / JOB_ROW)];
       return here.find((bar) => bar.job === job);
     }
-    const row = (y - MARKS) / this.coreHeight(), core = Math.floor(row);
+    const at = (y - MARKS) / this.coreHeight(), row = Math.floor(at);
     for (const group of [...this.groups].reverse()) {
-      const i = group.cores.indexOf(core);
+      const i = group.rows.indexOf(row);
       if (i < 0) continue;
-      const sharing = here.filter((bar) => bar.cores.length === group.cores.length && bar.cores[i] === core);
-      for (const [id, [from, to]] of placesOf(new Map(sharing.map((bar) => [bar.job.id, bar.threads])), group.cores.length))
-        if (from <= i + row - core && i + row - core < to) return sharing.find((bar) => bar.job.id === id);
+      const sharing = here.filter((bar) => bar.coresText === group.coresText);
+      for (const [id, [from, to]] of placesOf(new Map(sharing.map((bar) => [bar.job.id, bar.threads])), group.rows.length))
+        if (from <= i + at - row && i + at - row < to) return sharing.find((bar) => bar.job.id === id);
     }
     return undefined;
   }

@@ -6,7 +6,8 @@
 import { get, Job, Machine, Problem, Session } from "./api";
 import type { Link } from "./frame";
 
-export interface Sample { time: number; active: number; allowed: number; cores: number; ofJob: Map<string, number> }
+/** null: nothing was told then. */
+export interface Sample { time: number; active: number | null; allowed: number | null; cores: number | null }
 
 const LOOK_MS = 1000;
 const HIDDEN_MS = 15000;
@@ -15,6 +16,8 @@ const AGAIN_MS = [1000, 2000, 4000, 8000];
 const SAMPLES = 600;
 const EVENTS_AGAIN_MS = 5000;
 const SOON_MS = 150;
+const REST = 5; // where events come all the time, looks take one part of the time in so many
+const GAP_S = 60; // nobody looked for so long: the machine slept, or the connection was lost
 
 export class Live {
   machine: Machine | null = null;
@@ -25,6 +28,7 @@ export class Live {
   looked = 0; // when the last answer came, in ms; 0: never
   private readonly listeners = new Set<() => void>();
   private timer = 0;
+  private due = 0; // when the next look begins
   private failures = 0;
   private busy = false;
   private again = false;
@@ -34,7 +38,9 @@ export class Live {
 
   start(): void {
     document.addEventListener("visibilitychange", () => {
-      if (!document.hidden) this.lookSoon();
+      if (document.hidden) return this.events?.close(); // a browser has few connections to a server for all its tabs
+      this.listen();
+      return this.lookSoon();
     });
     window.addEventListener("online", () => this.lookSoon());
     this.listen();
@@ -45,13 +51,13 @@ export class Live {
     this.listeners.add(listener);
   }
 
-  /** After a change by this page, and at an event. */
+  /** After a change by this page, and at an event. Never later than planned, however many events come. */
   lookSoon(): void {
     if (this.busy) {
       this.again = true;
       return;
     }
-    this.plan(SOON_MS);
+    if (performance.now() + SOON_MS < this.due) this.plan(SOON_MS);
   }
 
   private tell(): void {
@@ -60,6 +66,7 @@ export class Live {
 
   private plan(ms: number): void {
     clearTimeout(this.timer);
+    this.due = performance.now() + ms;
     this.timer = window.setTimeout(() => void this.look(), ms);
   }
 
@@ -81,10 +88,11 @@ export class Live {
       this.link = this.problem.status === 403 ? "ended" : "lost";
     }
     clearTimeout(slow);
+    const soon = Math.min(LOOK_MS, Math.max(SOON_MS, REST * (performance.now() - begun)));
     this.busy = false;
     this.tell();
     if (this.failures) this.plan(AGAIN_MS[Math.min(this.failures, AGAIN_MS.length) - 1]!);
-    else this.plan(this.again ? SOON_MS : document.hidden ? HIDDEN_MS : LOOK_MS);
+    else this.plan(this.again ? soon : document.hidden ? HIDDEN_MS : LOOK_MS);
   }
 
   private setLink(link: Link): void {
@@ -98,33 +106,41 @@ export class Live {
     this.machine = machine;
     this.jobs = jobs;
     this.looked = Date.now();
+    const time = this.looked / 1000, before = this.samples[this.samples.length - 1]?.time ?? time;
+    if (time - before > GAP_S) this.samples.push({ time: before + 1, active: null, allowed: null, cores: null });
     this.samples.push({
-      time: this.looked / 1000,
+      time,
       active: begun.reduce((sum, job) => sum + job.active, 0),
       allowed: begun.reduce((sum, job) => sum + job.target, 0),
       cores: machine.cpus,
-      ofJob: new Map(begun.map((job) => [job.id, job.active])),
     });
     if (this.samples.length > SAMPLES) this.samples.splice(0, this.samples.length - SAMPLES);
   }
 
   /** A browser tries again by itself when a stream breaks, but not when it was refused. */
   private listen(): void {
+    if (document.hidden || this.link === "ended") return;
+    this.events?.close();
     const events = new EventSource("/v1/events");
     for (const type of ["job-added", "job-changed", "job-ended", "policy-changed", "missed", "cap"])
       events.addEventListener(type, () => this.lookSoon());
     events.onerror = () => {
       if (events.readyState !== EventSource.CLOSED) return;
-      events.close();
-      if (this.link !== "ended") setTimeout(() => this.listen(), EVENTS_AGAIN_MS);
+      if (events === this.events) setTimeout(() => this.listen(), EVENTS_AGAIN_MS);
     };
     this.events = events;
   }
 
-  /** Whether this page's user may change the job; tided decides. */
-  mayChange(job: { owner: string }): boolean {
+  /** Whether this page's user may change everybody's jobs, the policy and power caps, as tided says. */
+  get governs(): boolean {
     const { session, machine } = this;
-    return session.admin === true || session.user === job.owner || (machine !== null && machine.uid === session.uid);
+    return machine !== null && (machine.governs ?? (session.uid === 0 || machine.uid === session.uid));
+  }
+
+  /** Whether this page's user may change the job; tided decides. It names an owner whom /etc/passwd does not have by number. */
+  mayChange(job: { owner: string }): boolean {
+    const { session } = this;
+    return this.governs || session.user === job.owner || String(session.uid) === job.owner;
   }
 
   close(): void {

@@ -139,8 +139,8 @@ export class MachinePage implements Page {
     setText(p.state, job.state);
     setAttribute(p.state, "class", `state ${job.state}${job.oversubscribed ? " alarm" : ""}`);
     setAttribute(p.state, "title", job.note || null);
-    setText(p.threads, `${job.active} of ${job.target}`);
-    setAttribute(p.threads, "title", `${job.active} active, ${job.target} allowed, built with ${job.max}`);
+    setText(p.threads, job.active || job.target ? `${job.active || UNKNOWN} of ${job.target || UNKNOWN}` : UNKNOWN);
+    setAttribute(p.threads, "title", `${job.active || UNKNOWN} active, ${job.target || UNKNOWN} allowed, built with ${job.max || UNKNOWN}`);
     p.bullet.show(job.active, job.target, this.live.machine?.cpus ?? 1, over);
     setText(p.cores, job.cores || UNKNOWN);
     this.updateProgress(p, job);
@@ -171,7 +171,7 @@ export class MachinePage implements Page {
       setAttribute(p.bar, "aria-valuenow", percent.toFixed(0));
       setText(p.done, `${percent >= 100 ? "100" : percent.toFixed(percent < 10 ? 1 : 0)} %`);
     } else setText(p.done, done > 0 ? `${number(done)} ${unit}` : UNKNOWN);
-    const left = known && rate > 0 ? (total - done) / rate : null;
+    const left = known && rate > 0 && done < total ? (total - done) / rate : null;
     const speed = rate > 0 ? `${figure(rate)} ${unit || "units"}/s` : "";
     const end = left === null ? "" : `ends ${clock(Date.now() / 1000 + left, left < 600)}, in ${duration(left)}`;
     setText(p.rate, [speed, end].filter(Boolean).join(" · "));
@@ -230,9 +230,10 @@ export class MachinePage implements Page {
 
   private showTiles(machine: Machine, begun: Job[], waiting: Job[]): void {
     const active = begun.reduce((sum, job) => sum + job.active, 0), allowed = begun.reduce((sum, job) => sum + job.target, 0);
+    const silent = begun.filter((job) => job.active === 0).length; // nobody tells of their threads
     const over = active - machine.cpus, rigid = begun.filter((job) => job.state === "rigid").length;
     this.tiles.cores.show(number(machine.cpus), `${number(machine.free)} free`);
-    this.tiles.threads.show(number(active), `of ${number(allowed)} allowed`);
+    this.tiles.threads.show(number(active), `of ${number(allowed)} allowed${silent ? `; unknown of ${count(silent, "job")}` : ""}`);
     this.bullet.show(active, allowed, Math.max(machine.cpus, allowed), active > machine.cpus);
     this.tiles.jobs.show(number(begun.length), waiting.length ? `${number(waiting.length)} waiting` : rigid ? `${rigid} rigid` : "none waiting");
     this.tiles.over.show(over > 0 ? `+${number(over)}` : "none", over > 0 ? `${count(over, "thread")} above the cores` : machine.oversubscribed ? "some cores are shared" : "no more threads than cores",

@@ -3,7 +3,7 @@
 import { Job, Machine } from "./api";
 import { fillOf, lookOf } from "./colour";
 import { colourOf, h, Picture, setAttribute } from "./dom";
-import { parseCores } from "./format";
+import { coreNumbers, parseCores } from "./format";
 
 const GAP = 3;
 const SMALLEST = 12, LARGEST = 100; // width of a cell
@@ -13,21 +13,21 @@ const ROWS_WANTED = 4;
 interface Part { id: string; share: number } // of the core's height
 
 /**
- * The jobs on each core. Jobs that share the same cores are laid side by side on them, as many as they have threads; in
+ * The jobs on each of @numbers, the machine's cores. Jobs that share the same cores are laid side by side on them, as many as they have threads; in
  * proportion to these when there are more threads than cores.
  */
-export function divideCores(cpus: number, jobs: readonly Job[]): Part[][] {
-  const parts: Part[][] = Array.from({ length: cpus }, () => []);
+export function divideCores(numbers: readonly number[], jobs: readonly Job[]): Part[][] {
+  const parts: Part[][] = numbers.map(() => []), place = new Map(numbers.map((core, i) => [core, i]));
   const groups = new Map<string, Job[]>();
   for (const job of jobs) if (job.cores) groups.set(job.cores, [...(groups.get(job.cores) ?? []), job]);
   for (const [text, sharing] of groups) {
-    const cores = parseCores(text).filter((core) => core < cpus), threads = (job: Job) => job.target || job.active || job.allowed;
+    const cores = parseCores(text).filter((core) => place.has(core)), threads = (job: Job) => job.target || job.active || job.allowed;
     const sum = sharing.reduce((s, job) => s + threads(job), 0), scale = sum > cores.length ? cores.length / sum : 1;
     let at = 0;
     for (const job of sharing) {
       const end = at + threads(job) * scale;
       for (let i = Math.floor(at); i < end - 1e-6 && i < cores.length; i++)
-        parts[cores[i]!]!.push({ id: job.id, share: Math.min(end, i + 1) - Math.max(at, i) });
+        parts[place.get(cores[i]!)!]!.push({ id: job.id, share: Math.min(end, i + 1) - Math.max(at, i) });
       at = end;
     }
   }
@@ -47,6 +47,7 @@ function describe(machine: Machine, jobs: readonly Job[]): string {
 export class Strip {
   readonly element: HTMLElement;
   private readonly picture: Picture;
+  private numbers: readonly number[] = []; // of the cores
   private parts: Part[][] = [];
   private columns = 1;
   private cell = SMALLEST;
@@ -68,7 +69,8 @@ export class Strip {
   }
 
   show(machine: Machine, jobs: readonly Job[]): void {
-    this.parts = divideCores(machine.cpus, jobs);
+    this.numbers = coreNumbers(machine.online, machine.cpus);
+    this.parts = divideCores(this.numbers, jobs);
     this.names = new Map(jobs.map((job) => [job.id, job.name]));
     setAttribute(this.picture.canvas, "aria-label", describe(machine, jobs));
     this.layOut();
@@ -112,7 +114,7 @@ export class Strip {
       if (this.cell >= LABEL_WIDTH && core.length === 0) {
         c.fillStyle = faint;
         c.font = "11px system-ui, sans-serif";
-        c.fillText(String(i), x + this.cell / 2, y + this.height / 2 + 4);
+        c.fillText(String(this.numbers[i]), x + this.cell / 2, y + this.height / 2 + 4);
       }
       if (this.selected && core.some((part) => part.id === this.selected)) {
         c.strokeStyle = ink;
@@ -153,7 +155,7 @@ export class Strip {
     this.tip.hidden = !jobs;
     if (!jobs) return;
     const who = jobs.map((part) => `${this.names.get(part.id) ?? part.id}${jobs.length > 1 ? ` ${Math.round(part.share * 100)} %` : ""}`);
-    this.tip.textContent = `Core ${core}: ${who.join(", ") || "free"}`;
+    this.tip.textContent = `Core ${this.numbers[core]}: ${who.join(", ") || "free"}`;
     this.tip.style.left = `${Math.min(event.offsetX + 12, this.picture.width - 150)}px`;
     this.tip.style.top = `${event.offsetY + 16}px`;
   }

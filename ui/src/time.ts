@@ -4,7 +4,7 @@ import { get, PastJob, Problem } from "./api";
 import { Chart } from "./chart";
 import { swatch } from "./colour";
 import { h, Rows, setText } from "./dom";
-import { count, moment, number, UNKNOWN } from "./format";
+import { coreNumbers, count, moment, number, UNKNOWN } from "./format";
 import { Bar, barsOf, Gantt, stepsOf } from "./gantt";
 import { Live } from "./live";
 import type { Page } from "./frame";
@@ -72,7 +72,7 @@ export class TimePage implements Page {
   show(): void {
     if (this.element.hidden) return;
     if (this.following) this.follow();
-    if (Date.now() - this.fetched > AGAIN_MS && this.following) void this.fetch();
+    if (Date.now() - this.fetched > AGAIN_MS && (this.following || this.gantt.from < this.since)) void this.fetch();
   }
 
   private follow(): void {
@@ -121,19 +121,22 @@ export class TimePage implements Page {
   private async fetch(): Promise<void> {
     if (this.busy) return;
     this.busy = true;
-    const since = Math.max(1, Math.floor(this.gantt.from));
+    clearTimeout(this.timer);
+    const since = Math.max(1, Math.floor(this.gantt.from)), all = this.live.machine === null || this.live.governs;
+    let known = false;
     try {
       this.jobs = await get<PastJob[]>(`/v1/history?since=${since}&limit=${LIMIT}`);
       this.since = since;
-      setText(this.says, this.jobs.length >= LIMIT ? `Shown are the newest ${number(LIMIT)} jobs: earlier ones are missing at the left. Choose a shorter window.`
-        : this.jobs.length === 0 ? "No job ran in this window." : "");
+      known = true;
+      setText(this.says, [this.jobs.length >= LIMIT ? `Shown are the newest ${number(LIMIT)} jobs: earlier ones are missing at the left. Choose a shorter window.`
+        : this.jobs.length === 0 ? `No job${all ? "" : " of yours"} ran in this window.` : "", all ? "" : "Your jobs alone: administrators see everybody's."].filter(Boolean).join(" "));
     } catch (error) {
       if (error instanceof Problem && error.status !== 0) setText(this.says, `${error.message}. ${error.hint}`);
     }
     this.fetched = Date.now();
     this.busy = false;
     this.draw();
-    if (this.gantt.from < this.since) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS);
+    if (known && this.gantt.from < this.since) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS); // else with a later look
   }
 
   private draw(decisions = true): void {
@@ -143,7 +146,7 @@ export class TimePage implements Page {
       this.madeAt = now;
       this.bars = barsOf(this.jobs, now);
       this.steps = stepsOf(this.bars, now);
-      gantt.show(this.jobs, this.bars, this.live.machine?.cpus ?? 1);
+      gantt.show(this.jobs, this.bars, coreNumbers(this.live.machine?.online ?? "", this.live.machine?.cpus ?? 1));
     } else gantt.redraw();
     const { bars } = this;
     setText(this.window, `${moment(gantt.from)} – ${this.following ? "now" : moment(gantt.to)}`);
