@@ -153,11 +153,12 @@ export class AreaView {
   }
 
   private async fetch(): Promise<void> {
-    const { area } = this, { seconds, step, ahead } = this.span.value, now = Math.floor(Date.now() / 1000);
+    const { area } = this, { seconds, step, ahead, again } = this.span.value, now = Math.floor(Date.now() / 1000);
+    const about = Math.floor(Date.now() / again) * again; // the hub makes one answer for all who ask the same
     if (area === null) return;
     this.fetched = Date.now();
     try {
-      const answer = await get<AreaEnergy>(areaPath(area, `/energy?from=${(now - seconds) * 1000}&to=${(now + ahead) * 1000}&step=${step}`));
+      const answer = await get<AreaEnergy>(areaPath(area, `/energy?from=${about - seconds * 1000}&to=${about + ahead * 1000}&step=${step}`));
       if (area !== this.area) return;
       this.answer = answer;
       this.draw(now - seconds, now + ahead);
@@ -212,13 +213,19 @@ export class AreaView {
       const said = await get<Explained>(areaPath(area, `/explain?at=${at}`));
       if (area !== this.area) return;
       this.whyRows.show(said.lines);
-      this.whySays.say(`In force for ${said.area} ${whenOf(said.at_ms)}${said.lines.length ? "" : ": no rule"}.${said.next_ms ? ` A window opens or closes next ${whenOf(said.next_ms)}.` : ""}`);
+      this.whySays.say(`In force for ${said.area} ${whenOf(said.at_ms)}${said.lines.length ? "" : ": no rule"}.${said.next_ms ? ` A window opens or closes next ${whenOf(said.next_ms)}.` : ""}${clocks(said.zone ?? null)}`);
     } catch (error) {
       this.whyRows.show([]);
       this.whySays.say(told(error), true);
     }
     this.whyCard.scrollIntoView({ block: "nearest" });
   }
+}
+
+/** Windows of the policy are of its own clock, which may be another one than the reader's. */
+function clocks(zone: string | null): string {
+  const here = new Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone === null || zone === here ? "" : ` Windows of the policy are of the clock of ${zone}, these times of ${here}.`;
 }
 
 /** "at 18:00", "on 24 Nov 18:00". */

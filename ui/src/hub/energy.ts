@@ -6,6 +6,15 @@ import { AreaView } from "./area";
 import { HubLive } from "./live";
 import { Tree } from "./tree";
 
+/** An address that somebody has mistyped names no area. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}
+
 export class AreasPage implements Page {
   readonly element: HTMLElement;
   readonly title = "Energy";
@@ -26,7 +35,7 @@ export class AreasPage implements Page {
     if (this.element.hidden) return;
     this.none.hidden = this.live.areas.length > 0 || !this.live.looked;
     this.tree.show();
-    const asked = location.hash.startsWith("#energy/") ? decodeURIComponent(location.hash.slice("#energy/".length)) : "";
+    const asked = location.hash.startsWith("#energy/") ? decoded(location.hash.slice("#energy/".length)) : "";
     const wanted = this.live.byPath.has(asked) ? asked : this.tree.chosen ?? this.live.areas[0]?.area;
     if (wanted && wanted !== this.tree.chosen) {
       this.tree.reveal(wanted);

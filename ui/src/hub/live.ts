@@ -17,7 +17,7 @@ const SLOW_MS = 2500; // an answer that takes longer says so
 const TELL_MS = 1000; // the shortest time between two changes of the page
 const WHOLE_MS = 120000; // the list is fetched anew
 const AGAIN_MS = 3000;
-const ANEW_MS = 10000; // between two lists that areas unknown so far ask for
+const ANEW_MS = 10000; // between two lists that areas unknown so far ask for, and where there is no stream
 const HAPPENED_MAX = 200;
 
 export class HubLive implements Connection {
@@ -41,6 +41,7 @@ export class HubLive implements Connection {
   private teller = 0;
   private asker = 0;
   private whole = 0;
+  private due = Infinity; // when a window of the policy or a price ends, which no event tells
   private fetching = false;
   private stale = false; // the list that is fetched may be too old
 
@@ -126,6 +127,7 @@ export class HubLive implements Connection {
     this.zone = all.zone;
     this.currency = all.currency ?? "";
     this.areas = all.areas;
+    this.due = Date.now() - all.now_ms + all.areas.reduce((first, a) => Math.min(first, a.next_ms ?? Infinity, a.price?.until_ms ?? Infinity), Infinity);
     this.byPath.clear();
     this.below.clear();
     for (const area of all.areas) this.byPath.set(area.area, area);
@@ -136,6 +138,12 @@ export class HubLive implements Connection {
       else this.below.set(parent, [area]);
     }
     if (!same) this.shape++;
+  }
+
+  /** For how long the list is good, in ms. */
+  private keeps(): number {
+    const open = this.events?.readyState === EventSource.OPEN;
+    return open && Date.now() < this.due ? WHOLE_MS : ANEW_MS;
   }
 
   private askSoon(ms: number): void {
@@ -162,12 +170,18 @@ export class HubLive implements Connection {
     }
     clearTimeout(slow);
     this.tellSoon(); // views look at what no event tells
-    if (Date.now() - this.whole > WHOLE_MS && !this.fetching && !document.hidden) void this.fetchAll();
+    if (Date.now() - this.whole > this.keeps() && !this.fetching && !document.hidden) void this.fetchAll();
     this.askSoon(this.link === "lost" ? AGAIN_MS : document.hidden ? HIDDEN_MS : ASK_MS);
   }
 
+  /** What happened is listed; a hole in the list is told. */
+  private unheard(): void {
+    this.happened.unshift({ time_ms: Date.now(), text: "Events were missed: what happened between the row below and this one is not listed." });
+    this.happened.splice(HAPPENED_MAX);
+  }
+
   /** A browser tries again by itself when a stream breaks, but not when it was refused. */
-  private listen(): void {
+  private listen(again = false): void {
     const events = new EventSource("/v1/events");
     const on = <T>(type: string, take: (data: T) => void) => events.addEventListener(type, (event) => {
       let data: T;
@@ -191,16 +205,23 @@ export class HubLive implements Connection {
       this.policyNumber = data.number;
       void this.fetchAll();
     });
-    on("missed", () => void this.fetchAll());
+    on("missed", () => {
+      this.unheard();
+      void this.fetchAll();
+    });
     on<Happened>("event", (data) => {
       this.happened.unshift(data);
       this.happened.splice(HAPPENED_MAX);
     });
-    events.onopen = () => void this.fetchAll(); // a list from before would lack what happened in between
+    events.onopen = () => {
+      if (again) this.unheard(); // of a stream that is made anew the hub does not know where the last one ended
+      again = false;
+      void this.fetchAll(); // a list from before would lack what happened in between
+    };
     events.onerror = () => {
       this.askSoon(0);
       if (events.readyState !== EventSource.CLOSED) return;
-      if (this.link !== "ended") setTimeout(() => this.listen(), AGAIN_MS);
+      if (this.link !== "ended") setTimeout(() => this.listen(true), AGAIN_MS);
     };
     this.events = events;
   }

@@ -32,10 +32,12 @@ export interface AreaEnergy {
 export interface ExplainLine { what: string; line: number | null; text: string }
 export interface Explained { area: string; at_ms: number; zone?: string | null; lines: ExplainLine[]; next_ms: number | null }
 
-export interface UsedRow { key: string; uj: Amount | null; low_uj: Amount | null; high_uj: Amount | null; cost: Amount | null; gap_ms: number }
+export interface UsedRow { key: string; uj: Amount | null; low_uj: Amount | null; high_uj: Amount | null; basis?: string; cost: Amount | null; gap_ms: number }
 
-export interface Policy { number: number; text: string; made_ms: number; valid_until_ms: number }
-export interface Fault { line: number; column: number; text: string }
+/** @number 0: there is none. */
+export interface Policy { number: number; text: string; made_ms: number | null; valid_until_ms: number | null }
+/** @line null: it is of the whole text. */
+export interface Fault { line: number | null; column: number | null; text: string }
 export interface Checked { faults: Fault[]; warnings?: Fault[]; diff?: string[] }
 
 export interface Unit {

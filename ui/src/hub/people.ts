@@ -30,6 +30,7 @@ export class UsersPage implements Page {
     const body = h("tbody");
     this.rows = new Rows(body, (u) => u.user, (u) => this.makeRow(u), (row, u) => {
       const select = row.cells[1]!.querySelector("select")!;
+      select.dataset.role = u.role;
       if (document.activeElement !== select) select.value = u.role;
       setText(row.cells[2]!, u.last_ms ? moment(u.last_ms / 1000) : UNKNOWN);
     });
@@ -45,8 +46,10 @@ export class UsersPage implements Page {
   private makeRow(u: User): HTMLTableRowElement {
     const row = h("tr", {}, h("th", { scope: "row" }, u.user), ...cells(["Role", "Last seen", ""])), self = u.user === this.live.session.user;
     row.cells[1]!.append(roles(u.role, { "aria-label": `Role of ${u.user}`, disabled: self, onchange: (event: Event) => {
-      const role = (event.target as HTMLSelectElement).value;
-      void this.change("PATCH", u.user, { role, keep_tokens: this.keep.checked }, `${u.user} is ${role} now.`);
+      const select = event.target as HTMLSelectElement, role = select.value;
+      void this.change("PATCH", u.user, { role, keep_tokens: this.keep.checked }, `${u.user} is ${role} now.`).then((done) => {
+        if (!done) select.value = select.dataset.role ?? u.role; // as it still is
+      });
     } }));
     if (!self)
       row.cells[3]!.append(h("button", { type: "button", class: "danger", "aria-label": `Remove ${u.user}`, onclick: async () => {

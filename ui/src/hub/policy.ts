@@ -29,7 +29,7 @@ export class PolicyPage implements Page {
 
   constructor(private readonly live: HubLive) {
     const list = h("ul", { class: "faults" });
-    this.faults = new Rows(list, (f) => `${f.line}:${f.column} ${f.text}`, (f) => h("li", {}, h("button", { type: "button", class: "plainlink", onclick: () => this.jump(f) }, `${f.line}:${f.column}`), ` ${f.text}`), () => undefined);
+    this.faults = new Rows(list, (f) => `${f.line}:${f.column} ${f.text}`, (f) => h("li", {}, f.line !== null && h("button", { type: "button", class: "plainlink", onclick: () => this.jump(f.line!, f.column ?? 1) }, `${f.line}:${f.column ?? 1}`), ` ${f.text}`), () => undefined);
     this.editor = live.may("policy") ? card("Draft", this.says.element, this.draft, list, h("h3", {}, "What it changes"), this.diff, h("div", { class: "field" }, this.apply, this.back)) : null;
     this.element = h("div", { class: "page policy" }, card("Policy in force", this.about, this.text), this.editor);
   }
@@ -52,7 +52,9 @@ export class PolicyPage implements Page {
       const policy = await get<Policy>("/v1/policy"), edited = this.policy !== null && this.draft.value !== this.policy.text;
       this.policy = policy;
       this.live.policyNumber = policy.number;
-      setText(this.about, `Number ${policy.number}, made ${moment(policy.made_ms / 1000)}; units keep to it until ${moment(policy.valid_until_ms / 1000)} when the hub is away.`);
+      setText(this.about, policy.made_ms === null || policy.valid_until_ms === null ? "No policy is in force yet."
+        : `Number ${policy.number}, made ${moment(policy.made_ms / 1000)}; units keep to it until ${moment(policy.valid_until_ms / 1000)} when the hub is away.`);
+      this.text.hidden = policy.text === "";
       this.text.replaceChildren(...policy.text.replace(/\n$/, "").split("\n").map((line) => h("li", {}, h("code", {}, line || " "))));
       if (edited) this.says.say(`The policy has moved on to number ${policy.number} while you wrote: look at what your draft changes now.`, true);
       else this.draft.value = policy.text;
@@ -98,12 +100,12 @@ export class PolicyPage implements Page {
     }
   }
 
-  private jump(fault: Fault): void {
-    const lines = this.draft.value.split("\n"), begin = lines.slice(0, fault.line - 1).reduce((n, line) => n + line.length + 1, 0);
-    const at = begin + Math.min(Math.max(0, fault.column - 1), lines[fault.line - 1]?.length ?? 0);
+  private jump(line: number, column: number): void {
+    const lines = this.draft.value.split("\n"), begin = lines.slice(0, line - 1).reduce((n, text) => n + text.length + 1, 0);
+    const at = begin + Math.min(Math.max(0, column - 1), lines[line - 1]?.length ?? 0);
     this.draft.focus();
-    this.draft.setSelectionRange(at, begin + (lines[fault.line - 1]?.length ?? 0));
-    this.draft.scrollTop = Math.max(0, (fault.line - 5) * parseFloat(getComputedStyle(this.draft).lineHeight));
+    this.draft.setSelectionRange(at, begin + (lines[line - 1]?.length ?? 0));
+    this.draft.scrollTop = Math.max(0, (line - 5) * parseFloat(getComputedStyle(this.draft).lineHeight));
   }
 
   private restore(): void {

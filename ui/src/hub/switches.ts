@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The switches of an area: their state, and for operators a button that asks before it orders. */
 import { send } from "../api";
-import { h, Rows, setAttribute, setText } from "../dom";
+import { h, replaceIn, Rows, setAttribute, setText } from "../dom";
 import { HubLive } from "./live";
 import { Area, areaPath, Switch, SwitchOutcome } from "./model";
 import { card, cells, confirmed, Says, table, told } from "./parts";
@@ -47,7 +47,7 @@ export class Switches {
     setText(row.cells[3]!, this.ordered.get(this.key(s.name))?.text ?? "");
     const may = s.may && this.live.may("switch") && !s.always_on, texts = may ? (s.known ? [s.on ? "Turn off" : "Turn on"] : ["Turn on", "Turn off"]) : [];
     if (row.cells[4]!.textContent !== texts.join(""))
-      row.cells[4]!.replaceChildren(...texts.map((text) => h("button", { type: "button", "aria-label": `${text}: ${s.name}`, onclick: () => void this.order(s.name, text === "Turn on") }, text)));
+      replaceIn(row.cells[4]!, ...texts.map((text) => h("button", { type: "button", "aria-label": `${text}: ${s.name}`, onclick: () => void this.order(s.name, text === "Turn on") }, text)));
   }
 
   private async order(name: string, on: boolean): Promise<void> {

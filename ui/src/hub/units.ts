@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* View Units: who is connected, whose certificate ends, which policy each has; tokens for new ones. */
 import { get, send } from "../api";
-import { h, Rows, setAttribute, setText } from "../dom";
+import { h, replaceIn, Rows, setAttribute, setText } from "../dom";
 import { date, duration, moment, number, UNKNOWN } from "../format";
 import type { Page } from "../frame";
 import { Happened, HubLive } from "./live";
@@ -99,7 +99,7 @@ export class UnitsPage implements Page {
     row.cells[5]!.classList.toggle("alarmed", left !== null && left < SOON_MS && !u.revoked);
     const verb = this.live.may("units") ? (u.revoked ? "Admit" : "Revoke") : "";
     if (row.cells[6]!.textContent !== verb)
-      row.cells[6]!.replaceChildren(...(verb ? [h("button", { type: "button", class: u.revoked ? null : "danger", "aria-label": `${verb} ${u.name}`, onclick: () => void this.set(u.name, !u.revoked) }, verb)] : []));
+      replaceIn(row.cells[6]!, ...(verb ? [h("button", { type: "button", class: u.revoked ? null : "danger", "aria-label": `${verb} ${u.name}`, onclick: () => void this.set(u.name, !u.revoked) }, verb)] : []));
   }
 
   private async set(name: string, revoke: boolean): Promise<void> {

@@ -17,6 +17,9 @@ const ROWS_MAX = 200;
 const AGAIN_MS = 60000;
 const NAMES = ["Energy", "Between", "Cost", "Than before", "Gaps"];
 
+/** Of what nothing is known the hub has sums all the same, of nothing: that is no 0. */
+const known = (row: UsedRow): UsedRow => (row.basis === "unknown" ? { ...row, uj: null, low_uj: null, high_uj: null, cost: null } : row);
+
 const byKey = (rows: readonly UsedRow[]) => new Map(rows.map((row) => [row.key, amount(row.uj)]));
 
 /** The day a week before, as a key of a row by day. */
@@ -40,6 +43,7 @@ export class UsedPage implements Page {
   private readonly rows: Rows<Shown, HTMLTableRowElement>;
   private readonly says = h("p", { class: "small", role: "status" });
   private told: Shown[] = [];
+  private filling = false; // the hub has not counted all of it yet
   private looked = 0;
 
   constructor(private readonly live: HubLive) {
@@ -73,13 +77,16 @@ export class UsedPage implements Page {
   /** The hub counts whole days of its own zone, which today's answer tells. A day that is not over is compared with none. */
   private async fetch(): Promise<void> {
     const by = this.by.value, span = this.span.value, now = Date.now(), back = by === "day" ? WEEK_MS : span;
-    const days = (first: number, last: number) => get<{ from_ms: number; rows: UsedRow[] }>(`/v1/energy?by=${by}&from=${first}&to=${last + 1}`);
+    const days = (first: number, last: number) => get<{ from_ms: number; filling: boolean; rows: UsedRow[] }>(`/v1/energy?by=${by}&from=${first}&to=${last + 1}`)
+      .then((told) => ({ ...told, rows: told.rows.map(known) }));
     this.looked = now;
     try {
       const today = await days(now, now);
       const last = today.from_ms - DAY_MS / 2, first = last - span + DAY_MS; // noons: some days have 23 or 25 hours
-      const over = span ? (await days(first, last)).rows : [], past = byKey(span ? (await days(first - back, last - back)).rows : []);
+      const whole = span ? await days(first, last) : null, earlier = span ? await days(first - back, last - back) : null;
+      const over = whole?.rows ?? [], past = byKey(earlier?.rows ?? []);
       if (by !== this.by.value || span !== this.span.value) return;
+      this.filling = [today, whole, earlier].some((told) => told?.filling === true);
       this.told = over.map((row) => ({ ...row, before: past.get(by === "day" ? weekBefore(row.key) : row.key) ?? null }));
       if (!span || by === "day") this.told.push(...today.rows.map((row) => ({ ...row, before: null })));
       if (by !== "day") this.told.sort((a, b) => (amount(b.uj) ?? -1) - (amount(a.uj) ?? -1));
@@ -93,6 +100,7 @@ export class UsedPage implements Page {
     const words = this.filter.value.toLowerCase().split(/\s+/).filter(Boolean);
     const wanted = this.told.filter((row) => words.every((word) => this.nameOf(row.key).toLowerCase().includes(word)));
     const root = this.by.value === "area" ? this.told.find((row) => row.key === this.live.org) : undefined, parts: string[] = [];
+    if (this.filling) parts.push("The hub is still counting days of before: these sums are not whole yet.");
     if (root) parts.push(`${this.live.org}: ${joules(root.uj)}${root.cost === null ? "" : `, ${money(root.cost, this.live.currency)}`}${this.span.value ? `; ${compared(amount(root.uj), root.before, this.span.value)}` : " so far."}`);
     if (wanted.length > ROWS_MAX) parts.push(`The first ${ROWS_MAX} of ${number(wanted.length)} rows: find others by name.`);
     if (this.by.value === "user" && !this.live.administrator) parts.push("You see your own energy; administrators see everybody's.");
