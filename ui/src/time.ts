@@ -128,7 +128,7 @@ export class TimePage implements Page {
       this.jobs = await get<PastJob[]>(`/v1/history?since=${since}&limit=${LIMIT}`);
       this.since = since;
       known = true;
-      setText(this.says, [this.jobs.length >= LIMIT ? `Shown are the newest ${number(LIMIT)} jobs: earlier ones are missing at the left. Choose a shorter window.`
+      setText(this.says, [this.jobs.length >= LIMIT ? `Shown are the newest ${number(LIMIT)} jobs since the beginning of this window, up to now: earlier ones are missing. Choose a window that begins later.`
         : this.jobs.length === 0 ? `No job${all ? "" : " of yours"} ran in this window.` : "", all ? "" : "Your jobs alone: administrators see everybody's."].filter(Boolean).join(" "));
     } catch (error) {
       if (error instanceof Problem && error.status !== 0) setText(this.says, `${error.message}. ${error.hint}`);

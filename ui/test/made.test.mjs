@@ -43,6 +43,18 @@ const drawn = (page, canvas) => page.$eval(canvas, (c) => {
   return n;
 });
 
+const hiddenAndSeen = async (page, server) => {
+  const hide = (hidden) => page.evaluate((h) => {
+    Object.defineProperty(document, "hidden", { get: () => h, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+  await eventually(() => server.streams.size === 1, "the stream is open");
+  await hide(true);
+  await eventually(() => server.streams.size === 0, "it is closed");
+  await hide(false);
+  await eventually(() => server.streams.size === 1, "it is open again");
+};
+
 describe("a machine that is made up", { skip }, () => {
   before(async () => (browser = await launch()));
   after(() => browser?.close());
@@ -101,17 +113,7 @@ describe("a machine that is made up", { skip }, () => {
     }
   }));
 
-  test("a page that nobody sees keeps no stream open, and opens one when it is seen", () => made(new MadeServer(), async (page, server) => {
-    const hide = (hidden) => page.evaluate((h) => {
-      Object.defineProperty(document, "hidden", { get: () => h, configurable: true });
-      document.dispatchEvent(new Event("visibilitychange"));
-    }, hidden);
-    await eventually(() => server.streams.size === 1, "the stream is open");
-    await hide(true);
-    await eventually(() => server.streams.size === 0, "it is closed");
-    await hide(false);
-    await eventually(() => server.streams.size === 1, "it is open again");
-  }));
+  test("a page that nobody sees keeps no stream open, and opens one when it is seen", () => made(new MadeServer(), hiddenAndSeen));
 
   test("a history that is refused is asked for seldom, and comes when it is there again", () => {
     const server = new MadeServer();
@@ -124,6 +126,16 @@ describe("a machine that is made up", { skip }, () => {
       assert.ok(server.count("/v1/history") - before <= 3, String(server.count("/v1/history") - before));
       server.answers["/v1/history"] = [];
       await page.waitForFunction(() => /No job ran in this window/.test(document.querySelector(".page.time").innerText));
+    });
+  });
+
+  test("a history that is cut says what is missing, and which window has it", () => {
+    const server = new MadeServer(), now = Date.now() / 1000;
+    server.answers["/v1/history"] = Array.from({ length: 1000 }, (_, i) => ({ id: `j${i}`, name: "", owner: "ada", state: "ended", command: "", submitted: now - 5, begun: now - 5, ended: now - 4, run_s: 1, wait_s: 0,
+      weight: 100, allocations: [], progress: null }));
+    return made(server, async (page) => {
+      await go(page, "time");
+      await page.waitForFunction(() => /newest 1,000 jobs .* up to now: .* begins later/.test(document.querySelector(".page.time").innerText));
     });
   });
 
@@ -240,6 +252,8 @@ describe("a hub that is made up", { skip }, () => {
       await eventually(async () => (await mark(page)) === "lost", "a later list");
     });
   });
+
+  test("a page that nobody sees keeps no stream open for long, and opens one when it is seen", () => made(new MadeHub(), hiddenAndSeen));
 
   test("events that were missed leave no hole unsaid", () => {
     const hub = new MadeHub();

@@ -13,6 +13,7 @@ export interface Happened { time_ms: number; area?: string | null; unit?: string
 
 const ASK_MS = 5000;
 const HIDDEN_MS = 20000;
+const REST_MS = 15000; // after which a page that nobody sees closes its stream
 const SLOW_MS = 2500; // an answer that takes longer says so
 const TELL_MS = 1000; // the shortest time between two changes of the page
 const WHOLE_MS = 120000; // the list is fetched anew
@@ -40,6 +41,7 @@ export class HubLive implements Connection {
   private told = 0;
   private teller = 0;
   private asker = 0;
+  private rest = 0;
   private whole = 0;
   private due = Infinity; // when a window of the policy or a price ends, which no event tells
   private fetching = false;
@@ -56,10 +58,22 @@ export class HubLive implements Connection {
   }
 
   start(): void {
-    document.addEventListener("visibilitychange", () => !document.hidden && this.askSoon(0));
+    document.addEventListener("visibilitychange", () => this.onVisible());
     window.addEventListener("online", () => this.askSoon(0));
     this.listen();
+    if (document.hidden) this.onVisible();
     this.askSoon(ASK_MS);
+  }
+
+  /** A browser has few connections to a server for all its tabs: streams of hidden ones would keep others from opening. */
+  private onVisible(): void {
+    clearTimeout(this.rest);
+    if (document.hidden) {
+      this.rest = window.setTimeout(() => this.events?.close(), REST_MS);
+      return;
+    }
+    if (this.link !== "ended" && this.events?.readyState === EventSource.CLOSED) this.listen(true);
+    this.askSoon(0);
   }
 
   onChange(listener: () => void): void {
@@ -182,6 +196,7 @@ export class HubLive implements Connection {
 
   /** A browser tries again by itself when a stream breaks, but not when it was refused. */
   private listen(again = false): void {
+    this.events?.close();
     const events = new EventSource("/v1/events");
     const on = <T>(type: string, take: (data: T) => void) => events.addEventListener(type, (event) => {
       let data: T;
@@ -221,7 +236,7 @@ export class HubLive implements Connection {
     events.onerror = () => {
       this.askSoon(0);
       if (events.readyState !== EventSource.CLOSED) return;
-      if (this.link !== "ended") setTimeout(() => this.listen(true), AGAIN_MS);
+      if (this.link !== "ended") setTimeout(() => events === this.events && this.listen(true), AGAIN_MS);
     };
     this.events = events;
   }
