@@ -114,6 +114,21 @@ task(fail)
 until(lambda dead: cluster.gone, "given up")
 assert cluster.gone == ["its calls fail: CancelledError"]
 """,
+    "a measurement that fails is not made again and costs no worker": """
+import tensorflow as tf
+dispatch.EXPLAIN_S = 0.01
+calls = []
+def fail():
+    calls.append(1)
+    raise tf.errors.UnavailableError(None, None, "a server that has left")
+feed()
+for _ in range(dispatch.FAILURES + 1):
+    made = dispatch.Task(lambda device, executor: fail(), usual, needed=False)
+    queue.submit([made])
+    until(lambda dead: made.finished, "done")
+assert node.state == "in" and len(calls) == dispatch.FAILURES + 1
+assert isinstance(made.error, tf.errors.UnavailableError)
+""",
     "the first call of its kind is made again, too, and costs no worker": """
 feed()
 calls, first = [], dispatch.Usual()

@@ -43,10 +43,11 @@ class Usual:
 
 
 class Task:
-    """A call: run(device, executor) on whichever worker is free."""
+    """A call: run(device, executor) on whichever worker is free. One that is not @needed, a measurement, is not done
+    again when it fails, and its failure says nothing about its worker: it may name a server that has left."""
 
-    def __init__(self, run, usual):
-        self.run, self.usual = run, usual
+    def __init__(self, run, usual, needed=True):
+        self.run, self.usual, self.needed = run, usual, needed
         self.begun = 0.0
         self.result, self.error = None, None
         self.finished = False
@@ -168,14 +169,14 @@ class Dispatcher:
             if self._running.get(task) is not worker:
                 return
             transport = isinstance(error, TRANSPORT)
-            if (gone and isinstance(error, tf.errors.OpError)) or (
-                    transport and task.interrupted < ATTEMPTS):
+            if task.needed and ((gone and isinstance(error, tf.errors.OpError)) or (
+                    transport and task.interrupted < ATTEMPTS)):
                 self._back(task)
             else:
                 del self._running[task]
                 task.error, task.finished = error, True
             self.changed.notify_all()
-        if not gone and transport:
+        if not gone and transport and task.needed:
             worker.failures += 1
             if worker.failures >= FAILURES:
                 self._cluster.lost(worker.node, f"its calls fail: {first_line(error)}")

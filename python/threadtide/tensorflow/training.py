@@ -644,7 +644,7 @@ class ElasticCoordinator:
                     seconds = time.monotonic() - begin
             return seconds
 
-        task = dispatch.Task(run, self._probes)
+        task = dispatch.Task(run, self._probes, needed=False)
         self._dispatcher.submit([task])
         return task
 
