@@ -16,7 +16,7 @@ import types
 import numpy as np
 import tensorflow as tf
 
-from threadtide.tensorflow.data import Epochs
+from threadtide.tensorflow.data import Batches
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), tf.DType)
 
@@ -29,18 +29,21 @@ class Arguments:
         self._python = _frozen(getattr(function, "python_function", function))
         structure = (tuple(args or ()), dict(kwargs or {}))
         leaves = tf.nest.flatten(structure)
-        iterators = {id(x): x for x in leaves if isinstance(x, Epochs)}
+        iterators = {id(x): x for x in leaves if isinstance(x, Batches)}
         if len(iterators) > 1:
             raise ValueError("a step has one iterator of create_epochs(): zip what it reads, as in "
                              "create_epochs((x, y), ...)")
         self.epochs = next(iter(iterators.values()), None)
         self.tensors = [tf.convert_to_tensor(x) for x in leaves if _is_input(x)]
+        # A function of ours may say that one trace serves for tensors of several shapes.
+        self._types = getattr(function, "tide_types", None) or [
+            tf.TensorSpec(t.shape, t.dtype) for t in self.tensors]
         self._leaves = [None if _is_input(x) else x for x in leaves]
-        self._inputs = [number for number, x in enumerate(leaves) if _is_input(x)]
+        self._positions = [number for number, x in enumerate(leaves) if _is_input(x)]
         self._structure = tf.nest.map_structure(lambda _: 0, structure)
         # The trace keeps this object, so that no object named here by its identity ends before it.
-        self.key = (_function_key(function), repr(self._structure), tuple(self._inputs),
-                    tuple((tuple(t.shape), t.dtype.name) for t in self.tensors),
+        self.key = (_function_key(function), repr(self._structure), tuple(self._positions),
+                    tuple((str(t.shape), t.dtype.name) for t in self._types),
                     tuple(_key(x) for x in self._leaves))
 
     @property
@@ -51,13 +54,13 @@ class Arguments:
     def spec(self):
         """The types of a trace's inputs: the batch, then the tensors."""
         batch = self.epochs.spec() if self.epochs else []
-        return batch + [tf.TensorSpec(t.shape, t.dtype) for t in self.tensors]
+        return batch + self._types
 
     def call(self, tensors):
         """Calls the function, converted by AutoGraph as in a tf.function, while it is traced."""
-        batch = len(tensors) - len(self._inputs)
+        batch = len(tensors) - len(self._positions)
         leaves = list(self._leaves)
-        for number, tensor in zip(self._inputs, tensors[batch:]):
+        for number, tensor in zip(self._positions, tensors[batch:]):
             leaves[number] = tensor
         args, kwargs = tf.nest.pack_sequence_as(self._structure, leaves)
         python = self._python

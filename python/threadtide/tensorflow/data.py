@@ -37,12 +37,31 @@ def _array(value):
     return array
 
 
-class Epochs:
-    """Batches of shuffled examples, epoch after epoch, without end.
+class Batches:
+    """What a step function gets its batch from: ``next(iterator)`` is the batch (a slot's part of it in sync
+    mode), as with the iterator of a per-worker dataset."""
 
-    In a step function, ``next(iterator)`` is the batch (a slot's part of it in sync mode), as with
-    the iterator of a per-worker dataset.
-    """
+    _now = None  # the tensors that next() gives while a step is traced
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._now is None:
+            raise RuntimeError("next() works in a function given to coordinator.schedule() only")
+        return self._now
+
+    def traced(self, function, tensors):
+        """Returns the result of @function() where next(self) gives the batch behind @tensors."""
+        self._now = self._batch(tensors)
+        try:
+            return function()
+        finally:
+            self._now = None
+
+
+class Epochs(Batches):
+    """Batches of shuffled examples, epoch after epoch, without end."""
 
     def __init__(self, source, batch_size, seed=0, shuffle=True, drop_remainder=False):
         self._examples = source if isinstance(source, Examples) else None
@@ -65,15 +84,6 @@ class Epochs:
         self._taken = 0  # batches that schedule() has taken
         self._returned = []  # a heap: taken batches that were not done after all
         self._order = (None, None)  # epoch, permutation
-        self._now = None  # the tensors that next() gives while a step is traced
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        if self._now is None:
-            raise RuntimeError("next() works in a function given to coordinator.schedule() only")
-        return self._now
 
     def take(self):
         """The number of the next batch, which is the caller's then."""
@@ -107,20 +117,74 @@ class Epochs:
         return [tf.TensorSpec([None, *a.shape[1:]], tf.as_dtype(a.dtype))
                 for a in tf.nest.flatten(self._arrays)]
 
-    def arguments(self, indices):
-        """The arguments of a step for these examples."""
+    def arguments(self, number, indices):
+        """The arguments of a step for these examples of batch @number."""
         if self._arrays is None:
             return [tf.constant(indices)]
         return [tf.constant(array[indices]) for array in tf.nest.flatten(self._arrays)]
 
-    def traced(self, function, tensors):
-        """Returns the result of @function(self) where next(self) gives the batch behind @tensors."""
+    def _batch(self, tensors):
         if self._arrays is None:
-            batch = self._examples.load(tensors[0])
-        else:
-            batch = tf.nest.pack_sequence_as(self._arrays, tensors)
-        self._now = batch
-        try:
-            return function()
-        finally:
-            self._now = None
+            return self._examples.load(tensors[0])
+        return tf.nest.pack_sequence_as(self._arrays, tensors)
+
+
+class Batch:
+    """A batch that the program has read: its arrays, kept as long as a step may be done again."""
+
+    def __init__(self, arrays, epoch):
+        self.epoch, self._arrays = epoch, arrays
+
+    def indices(self):
+        return np.arange(len(self._arrays[0]))
+
+    def arguments(self, indices):
+        return [tf.constant(array[indices]) for array in self._arrays]
+
+
+class Numbered:
+    """A batch that is known by its number in @epochs."""
+
+    def __init__(self, epochs, epoch):
+        self.epoch, self._epochs, self._number = epoch, epochs, epochs.take()
+
+    def indices(self):
+        return self._epochs.indices(self._number)
+
+    def arguments(self, indices):
+        return self._epochs.arguments(self._number, indices)
+
+
+class Feed(Batches):
+    """Batches that the program offers one by one, wherever it has them from: a step that reads a Feed is traced
+    once for all of them.
+
+    @spec: the types of a batch's arguments, the number of examples left open. @build makes the
+    batch that the step sees of them.
+    """
+
+    def __init__(self, spec, build):
+        self._spec, self._batch, self._offered = list(spec), build, None
+
+    def offer(self, batch):
+        """@batch, a Batch or a Numbered, is the one that the next schedule() takes."""
+        self._offered = batch
+
+    def take(self):
+        batch, self._offered = self._offered, None
+        return batch
+
+    def give_back(self, batch):
+        """The step failed: its program knows which batch that was."""
+
+    def epoch_of(self, batch):
+        return batch.epoch
+
+    def indices(self, batch):
+        return batch.indices()
+
+    def arguments(self, batch, indices):
+        return batch.arguments(indices)
+
+    def spec(self):
+        return self._spec

@@ -9,6 +9,7 @@ version :func:`check_version` refuses before anything is started.
 
 import contextlib
 import copy
+import functools
 import importlib
 import inspect
 import os
@@ -16,6 +17,7 @@ import sys
 import threading
 import weakref
 
+import numpy as np
 import tensorflow as tf
 
 SUPPORTED = ("2.21", "2.18")
@@ -49,6 +51,20 @@ SYMBOLS = (
      ("self", "grads", "trainable_variables", "learning_rate")),
     ("keras.src.backend.common.name_scope", "current_path", ()),
     ("keras.src.random.seed_generator", "SeedGenerator.next", ("self", "ordered")),
+    ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer.fit", (
+        "self", "x", "y", "batch_size", "epochs", "verbose", "callbacks", "validation_split", "validation_data",
+        "shuffle", "class_weight", "sample_weight", "initial_epoch", "steps_per_epoch")),
+    ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer.make_train_function", ("self", "force")),
+    ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer.make_test_function", ("self", "force")),
+    ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer.make_predict_function", ("self", "force")),
+    ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer._get_metrics_result_or_logs", ("self", "logs")),
+    ("keras.src.layers.layer", "Layer._flatten_layers", ("self",)),
+    ("keras.src.trainers.data_adapters.array_data_adapter", "can_convert_arrays", ("arrays",)),
+    ("keras.src.trainers.data_adapters.array_data_adapter", "ArrayDataAdapter",
+     ("x", "y", "sample_weight", "batch_size", "steps", "class_weight")),
+    ("keras.src.trainers.data_adapters.array_slicing", "convert_to_sliceable", ("arrays", "target_backend")),
+    ("keras.src.trainers.data_adapters.array_slicing", "train_validation_split", ("arrays", "validation_split")),
+    ("tensorflow.python.eager.context", "global_seed", ()),
 )
 
 # Attributes of objects, which _samples() makes.
@@ -60,6 +76,7 @@ ATTRIBUTES = (
      ("_captured_inputs",)),
     ("keras.src.backend.tensorflow.optimizer.TFOptimizer",
      ("_distribution_strategy", "_iterations", "_trainable_variables")),
+    ("keras.src.trainers.data_adapters.array_data_adapter.ArrayDataAdapter", ("_inputs",)),
 )
 # Attributes that strategies use of themselves: looked for in the source, since no strategy can be
 # made without a cluster.
@@ -121,7 +138,7 @@ def _samples():
     variable = tf.Variable(1.0)
     function = tf.function(lambda: variable + 1.0, autograph=False)
     return (context.context(), variable, variable.handle, function.get_concrete_function(),
-            keras.optimizers.SGD())
+            keras.optimizers.SGD(), _adapter(np.zeros((2, 1))))
 
 
 # The cluster that the process is connected to.
@@ -375,3 +392,122 @@ def keras_seeds(seed_of):
         yield
     finally:
         keras.random.SeedGenerator.next = original
+
+
+# Keras' models.
+
+def follow_models(fit, function, has_logs):
+    """From now on models ask these, each with itself as the first argument.
+
+    fit(model, original, arguments): takes the place of fit(); @arguments are its bound arguments,
+    with which original(*arguments.args, **arguments.kwargs) is Keras' own.
+    function(model, kind, force): the function that does a batch for "train", "test" or "predict";
+    None: Keras' own. has_logs(model, logs): whether @logs, which such a function returned, are the
+    metrics' values, so that Keras need not read the variables.
+    """
+    try:
+        from keras.src.backend.tensorflow import trainer
+    except ImportError:  # no Keras, no models
+        return
+    trainer = trainer.TensorFlowTrainer
+    if hasattr(trainer.fit, "followed"):
+        return
+    original_fit, read_metrics = trainer.fit, trainer._get_metrics_result_or_logs
+    signature = inspect.signature(original_fit)
+
+    @functools.wraps(original_fit)
+    def fit_model(model, *args, **kwargs):
+        arguments = signature.bind(model, *args, **kwargs)
+        arguments.apply_defaults()
+        return fit(model, original_fit, arguments)
+
+    def metrics_or_logs(model, logs):
+        return logs if has_logs(model, logs) else read_metrics(model, logs)
+
+    fit_model.followed = True
+    trainer.fit, trainer._get_metrics_result_or_logs = fit_model, metrics_or_logs
+    for kind in ("train", "test", "predict"):
+        _follow_function(trainer, kind, function)
+
+
+_makers = {}  # kind: Keras' own make_..._function()
+
+
+def _follow_function(trainer, kind, function):
+    name, attribute = f"make_{kind}_function", f"{kind}_function"
+    original = _makers[kind] = getattr(trainer, name)
+
+    @functools.wraps(original)
+    def make(model, force=False):
+        ours = function(model, kind, force)
+        if ours is None:
+            # The one that is there may be of the time before the coordinator was closed.
+            return original(model, force or hasattr(getattr(model, attribute), "of_coordinator"))
+        setattr(model, attribute, ours)
+        return ours
+
+    setattr(trainer, name, make)
+
+
+def keras_function(model, kind):
+    """The function that a model has without us, see follow_models()."""
+    attribute = f"{kind}_function"
+    ours = getattr(model, attribute)
+    _makers[kind](model, force=True)
+    made = getattr(model, attribute)
+    setattr(model, attribute, ours)
+    return made
+
+
+def layers_of(model):
+    """All layers of a model, also those inside of others."""
+    return model._flatten_layers(include_self=False)
+
+
+@contextlib.contextmanager
+def replaced(model, **attributes):
+    """Inside, the model has these attributes; Keras does not track them."""
+    before = {name: model.__dict__[name] for name in attributes if name in model.__dict__}
+    model.__dict__.update(attributes)
+    try:
+        yield
+    finally:
+        for name in attributes:
+            del model.__dict__[name]
+        model.__dict__.update(before)
+
+
+def is_masked(structure):
+    """Whether a tensor in it carries a mask of Keras."""
+    return any(getattr(t, "_keras_mask", None) is not None for t in tf.nest.flatten(structure))
+
+
+def global_seed():
+    """The seed that keras.utils.set_random_seed() or tf.random.set_seed() was given, or None."""
+    from tensorflow.python.eager import context
+    return context.global_seed()
+
+
+def _adapter(x, y=None, sample_weight=None, batch_size=None, steps=None, class_weight=None):
+    from keras.src.trainers.data_adapters import array_data_adapter
+    return array_data_adapter.ArrayDataAdapter(
+        x, y, sample_weight=sample_weight, batch_size=batch_size, steps=steps, class_weight=class_weight)
+
+
+def are_arrays(*data):
+    """Whether fit() takes these as arrays with an entry for each example."""
+    from keras.src.trainers.data_adapters import array_data_adapter
+    return array_data_adapter.can_convert_arrays(data)
+
+
+def arrays_of(*data):
+    """What fit() makes of arrays, see _adapter() for @data: (a structure of arrays, the batch size)."""
+    from keras.src.trainers.data_adapters import array_slicing
+    adapter = _adapter(*data)
+    return array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"), adapter.batch_size
+
+
+def split_arrays(data, fraction):
+    """(the examples to train with, the last @fraction of them) of a structure of arrays."""
+    from keras.src.trainers.data_adapters import array_slicing
+    return array_slicing.train_validation_split(data, validation_split=fraction)

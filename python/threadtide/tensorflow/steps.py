@@ -11,6 +11,7 @@ A worker that was given up may still write into its slot. Therefore slots are re
 whenever a micro-batch did not end cleanly, and the step's micro-batches are done again.
 """
 
+import contextlib
 import re
 import threading
 
@@ -61,6 +62,31 @@ def _trace(python, *spec):
     return tf.function(python, autograph=False).get_concrete_function(*spec)
 
 
+class Recorder(list):
+    """What a step function leaves to apply() while it is traced: [(optimizer, [(gradient, variable)])].
+
+    states: [(variable, value, how)] of what the step would assign itself. "sum": the slots' values
+    are added to the variable; "mean": it becomes their mean; "first": slot 0's value.
+    answer: a function, traced behind the updates, whose dict takes the place of what the slots
+    returned, for the keys that are in names (in their order).
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.states, self.answer, self.names = [], None, ()
+
+
+@contextlib.contextmanager
+def seeds(key):
+    """Inside, Keras' random layers that are traced draw numbers by @key, two integers, alone."""
+    before, _tracing.key = getattr(_tracing, "key", None), key
+    try:
+        with private.keras_seeds(_keras_seed()):
+            yield
+    finally:
+        _tracing.key = before
+
+
 class SyncStep:
     """micro and apply of a step function, and its slots."""
 
@@ -70,7 +96,8 @@ class SyncStep:
         self._slots = strategy.slots
         self.rows = None  # of the sparse gradients of a micro-batch, once known
         self._applies = []  # (optimizer, [position of a gradient], [variable])
-        self._gradients = []  # (entry, sparse)
+        self._gradients = []  # (entry, sparse); behind them the states
+        self._states = []  # (position in _gradients, how)
         spec = arguments.spec() + [tf.TensorSpec([2], tf.int64)]
         compute = tf.function(self._compute, autograph=False)
 
@@ -85,6 +112,9 @@ class SyncStep:
         self.sparse = any(sparse for _, sparse in self._gradients)
         types = _operations(concrete.graph)
         _warn(arguments.name, types)
+        if self._recorder.answer and any(map(_ASSIGN.search, types)):
+            raise ValueError(f"{arguments.name}: a step assigns a tf.Variable itself, which each slot would do, in any "
+                             "order: write a step function, see docs/elastic-tensorflow.md")
         self.pure = not any(map(_EFFECT.search, types))
         self.per_example = results.per_example(concrete.structured_outputs[0])
         self._resources = [tf.TensorSpec([], tf.resource)] * self._width()
@@ -102,13 +132,13 @@ class SyncStep:
     def _compute(self, *tensors):
         self._applies.clear()
         self._gradients.clear()
-        self._strategy.recorder = recorder = []
-        _tracing.key = tensors[-1]
+        self._states.clear()
+        self._strategy.recorder = self._recorder = recorder = Recorder()
         try:
-            with private.keras_seeds(_keras_seed()):
+            with seeds(tensors[-1]):
                 result = self._arguments.call(tensors[:-1])
         finally:
-            self._strategy.recorder = _tracing.key = None
+            self._strategy.recorder = None
         flat, rows = [], []
         for optimizer, pairs in recorder:
             pairs = [(g, v) for g, v in pairs if g is not None]
@@ -126,6 +156,10 @@ class SyncStep:
         if not flat:
             raise ValueError("the step function gave no gradients to an optimizer made with "
                              "strategy.optimizer(...)")
+        for variable, value, how in recorder.states:
+            self._states.append((len(self._gradients), how))
+            self._gradients.append((self._variables.entry_of(variable), False))
+            flat.append(value)
         return result, flat, tf.stack(rows) if rows else tf.zeros([0], tf.int64)
 
     def renew(self):
@@ -184,7 +218,29 @@ class SyncStep:
         for optimizer, numbers, variables in self._applies:
             totals = [self._total(weights, handles, number) for number in numbers]
             optimizer.apply_now(list(zip(totals, variables)))
-        return tf.constant(True)
+        for number, how in self._states:
+            self._assign_state(weights, handles, number, how)
+        return self._recorder.answer() if self._recorder.answer else tf.constant(True)
+
+    def _assign_state(self, weights, handles, number, how):
+        variable = self._gradients[number][0].variable
+        values = self._read_slots(handles, number)
+        with private.beside(variable):
+            if how == "first":
+                variable.assign(values[0])
+            elif how == "mean":
+                variable.assign(self._total(weights, handles, number))
+            else:
+                total = values[0]  # slot 0 is never empty
+                for value, weight in zip(values[1:], tf.unstack(weights)[1:]):
+                    total = total + tf.where(weight > 0, value, tf.zeros_like(value))
+                variable.assign_add(total)
+
+    def answer(self, value, said):
+        """The step's result: @value of the slots, @said by apply()."""
+        if not self._recorder.answer:
+            return value
+        return {name: said[name] if name in said else value[name] for name in self._recorder.names}
 
     def _probe(self, scale, rows, *handles):
         """Sends and receives as much as micro does, and computes nothing."""
@@ -214,7 +270,7 @@ class SyncStep:
         for slot, weight in enumerate(weights):
             handles += self.handles[slot if weight else 0]
         with private.run_on(device, executor):
-            return bool(self._apply(tf.constant(weights), *handles))
+            return results.numpy(self._apply(tf.constant(weights), *handles))
 
 
 class PlainCall:

@@ -96,6 +96,7 @@ class Variables:
         self._creator = None  # the thread that is creating one
         self._at_home = False  # after the end of the training: all lie in the chief
         self.on_assign = self._assign  # (entry, do): what the program assigns; the coordinator's
+        self.on_read = None  # (do): how numpy() reads a variable, if not at once
         self._by_variable = {}  # id(resource variable): entry
 
     def device(self, home):
@@ -155,6 +156,8 @@ class Variables:
             self.taken += 1
         for method in _ASSIGNING:
             setattr(inner, method, self._followed(entry, getattr(inner, method)))
+        for owner in {id(v): v for v in (variable, inner)}.values():
+            owner.numpy = self._reader(owner.numpy)
         self.entries.append(entry)
         self._by_variable[id(inner)] = entry
 
@@ -179,6 +182,13 @@ class Variables:
             return self.on_assign(entry, functools.partial(method, *args, **kwargs))
 
         return assign
+
+    def _reader(self, numpy):
+        @tf.autograph.experimental.do_not_convert
+        def read():
+            return self.on_read(numpy) if self.on_read and tf.executing_eagerly() else numpy()
+
+        return read
 
     def _assign(self, entry, do):
         """While there is no coordinator: before the first step."""
@@ -279,9 +289,7 @@ class Variables:
                 entry.assigned = snapshot.meta["step"], snapshot.assigned(entry)
 
 
-_NO_FIT = ("model.fit() cannot train with an elastic strategy: write a step function, see "
-           "docs/elastic-tensorflow.md; for model.evaluate(), compile the model without an "
-           "optimizer")
+_KERAS = "model.compile() takes the Keras optimizer itself, and model.fit() wraps it"
 
 
 class ElasticOptimizer:
@@ -352,7 +360,7 @@ class ElasticOptimizer:
     def __repr__(self):
         # Keras prints it where it expects an optimizer of its own: model.compile(optimizer=...).
         return (f"<ElasticOptimizer for {type(self.inner).__name__}, for step functions that are "
-                f"given to coordinator.schedule(). {_NO_FIT}>")
+                f"given to coordinator.schedule(). {_KERAS}>")
 
     def __getattr__(self, name):
         return getattr(self.inner, name)
@@ -416,6 +424,7 @@ class ElasticParameterServerStrategy(private.Strategy):
             raise ValueError(f"reduction must be mean or sum, not {reduction!r}")
         self.reduction = reduction
         self.recorder = None  # collects gradients while a step is traced
+        self.coordinator = None  # once there is one
         self._updates = threading.local()
         self.checkpoints = checkpoint.Checkpoints(
             checkpoint_dir or os.environ.get("TIDE_CHECKPOINT"), float(
@@ -467,7 +476,7 @@ class ElasticParameterServerStrategy(private.Strategy):
     def _check_updating(self):
         if not getattr(self._updates, "wrapped", False):
             raise RuntimeError("an optimizer is used as Keras made it: wrap it, as in optimizer = "
-                               f"strategy.optimizer(keras.optimizers.Adam()). {_NO_FIT}")
+                               f"strategy.optimizer(keras.optimizers.Adam()). {_KERAS}")
 
     def experimental_distribute_dataset(self, dataset, options=None):
         """@dataset as it is: what model.predict() and model.evaluate() read, they read in the

@@ -19,7 +19,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from threadtide.tensorflow import checkpoint, dispatch, private, progress, results, steps
+from threadtide.tensorflow import checkpoint, dispatch, fit, private, progress, results, steps
 from threadtide.tensorflow.arguments import Arguments
 from threadtide.tensorflow.data import Epochs
 from threadtide.tensorflow.log import first_line, log
@@ -44,7 +44,7 @@ class _Call:
 
     def __init__(self, arguments):
         self.arguments, self.epochs = arguments, arguments.epochs
-        self.number = -1  # of the batch
+        self.number = -1  # the batch: its number, or a Feed's Batch
         self.step = -1
         self.task = None
         self.result = results.Result()
@@ -60,6 +60,13 @@ class _Assign:
         self.step = step  # that it comes after
         self.number = 0  # of those that were done
         self.result = results.Result()
+
+
+class _Read(_Assign):
+    """Something that the program reads, in its place among the calls; not done again."""
+
+    def __init__(self, do, step):
+        super().__init__(None, do, step)
 
 
 class ElasticCoordinator:
@@ -96,6 +103,8 @@ class ElasticCoordinator:
         self.progress = progress.Progress(self.step)
         self._variables.on_assign = self._assign
         strategy.on_change = self._on_change
+        strategy.coordinator = self
+        fit.follow()
         strategy.report = lambda: self.report(tell=True)
         self._cluster.on_worker = self._feed
         for node in self._cluster.of("worker"):
@@ -248,6 +257,15 @@ class ElasticCoordinator:
         self.close(release=kind is None)
 
     @property
+    def closed(self):
+        return self._closing
+
+    @property
+    def resuming(self):
+        """Steps that the checkpoint has and the program has not come to yet."""
+        return max(0, self._restored - self._scheduled)
+
+    @property
     def idle(self):
         return not self._calls and not self._flight
 
@@ -266,6 +284,16 @@ class ElasticCoordinator:
         if waits:
             return call.result.fetch()
         return self._variables.assign_now(entry, call.step, do)
+
+    def read(self, do):
+        """What do() reads of the variables after all that was scheduled before, also when a server is lost."""
+        with self._dispatcher.changed:
+            call = _Read(do, self._scheduled)
+            waits = not (self._ended or self._over or threading.current_thread() is self._thread)
+            if waits:
+                self._calls.append(call)
+                self._dispatcher.changed.notify_all()
+        return call.result.fetch() if waits else do()
 
     def report(self, tell=False):
         """The training's report as a dict; docs/elastic-tensorflow.md explains each key.
@@ -353,8 +381,9 @@ class ElasticCoordinator:
         if self._strategy.mode == "sync":
             self._land(0)  # an evaluation that was scheduled before sees what was before
         value = error = None
+        reads = isinstance(call, _Read)
         try:
-            value = self._variables.assign_now(call.entry, call.step, call.do)
+            value = call.do() if reads else self._variables.assign_now(call.entry, call.step, call.do)
         except tf.errors.OpError as failed:
             if isinstance(failed, dispatch.TRANSPORT) or self._explained():
                 raise
@@ -363,7 +392,7 @@ class ElasticCoordinator:
             error = failed
         with self._dispatcher.changed:
             self._calls.popleft()
-            if not error:
+            if not error and not reads:
                 self._assigns += 1
                 call.number = self._assigns
                 checkpoints = self._strategy.checkpoints
@@ -613,7 +642,7 @@ class ElasticCoordinator:
         value = results.combine([t.result[0] for t in tasks], [len(p) for _, p in parts],
                                 traced.per_example, self._strategy.reduction)
         begin = time.monotonic()
-        self._apply(traced, weights)
+        value = traced.answer(value, self._apply(traced, weights))
         self.progress.applied(time.monotonic() - begin, [t.seconds for t in tasks], probe)
         if traced.sparse:
             traced.rows = tasks[0].result[1]
@@ -621,7 +650,7 @@ class ElasticCoordinator:
 
     def _micro(self, traced, call, slot, examples, handles):
         def run(device, executor):
-            arguments = call.epochs.arguments(examples) + call.arguments.tensors
+            arguments = call.epochs.arguments(call.number, examples) + call.arguments.tensors
             key = tf.constant([call.step, slot], tf.int64)
             self._last = (traced, arguments)
             with private.run_on(device, executor):
@@ -669,6 +698,7 @@ class ElasticCoordinator:
                 self._dispatcher.changed.wait(1.0)
         if isinstance(outcome[0], Exception):
             raise outcome[0]
+        return outcome[0]
 
     # Async mode, and functions that are no steps.
 
@@ -684,7 +714,9 @@ class ElasticCoordinator:
 
     def _plain(self, traced, call):
         def run(device, executor):
-            batch = call.epochs.arguments(call.epochs.indices(call.number)) if call.epochs else []
+            batch = []
+            if call.epochs:
+                batch = call.epochs.arguments(call.number, call.epochs.indices(call.number))
             with private.run_on(device, executor):
                 result = traced.concrete(*batch, *call.arguments.tensors)
             return results.numpy(result)
