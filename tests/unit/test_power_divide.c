@@ -164,7 +164,8 @@ static uint64_t draw_world(uint32_t count, uint32_t parts, uint64_t width, uint6
     return floors;
 }
 
-/* Up to 7 parts in all, so that no merged curve is reduced: every tree is as good as no tree. */
+/* Up to 7 parts in all, so that no merged curve is reduced: every tree is as good as no tree, but
+ * for slopes that are alike, of which either may get more. */
 static void a_tree_is_as_good_as_one_parent(void **arg)
 {
     for (uint64_t seed = 0; seed < 2000; seed++) {
@@ -178,7 +179,8 @@ static void a_tree_is_as_good_as_one_parent(void **arg)
         divide(cap, world.child, count, uw, &left);
         flat = sum_of_values(world.child, count, uw);
         divide_tree(cap, 0, count);
-        assert_int_equal(sum_of_values(world.child, count, world.uw), flat);
+        assert_in_range(sum_of_values(world.child, count, world.uw), flat - flat / 32,
+                        flat + flat / 32);
     }
 }
 
@@ -228,29 +230,42 @@ static void order_of_children_does_not_matter_for_value(void **arg)
     }
 }
 
-/* Slopes that differ in their last bit only have one rounded key, and their order is still exact.
- */
-static void nearly_equal_slopes_are_told_apart(void **arg)
+/* Machines that are alike but for what was measured of them: shares follow the curves, a little. */
+static void nearly_equal_curves_get_nearly_equal_amounts(void **arg)
 {
-    uint64_t left, cap;
+    uint64_t left, width = UINT64_C(60000000);
     uint32_t count = 500;
 
     state = 7;
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t rank = (i * UINT64_C(211) + 17) % count; /* 211 and 500 have no common factor */
+        uint64_t slope = 1000000 + random_below(1000); /* a thousandth */
 
         world.demand[i] = (struct demand){
-            .point = {{0, 0}, {UINT64_C(1) << 40, (UINT64_C(1) << 49) + rank}}, .count = 2};
+            .point = {{40000000, 0}, {40000000 + width, width / 1000 * slope}}, .count = 2};
         world.child[i] = (struct divide_child){.demand = &world.demand[i]};
     }
-    cap = 100 * (UINT64_C(1) << 40) + 5;
-    divide(cap, world.child, count, world.uw, &left);
+    divide(count * (40000000 + width / 4), world.child, count, world.uw, &left);
     assert_int_equal(left, 0);
-    for (uint32_t i = 0; i < count; i++) {
-        uint64_t rank = world.demand[i].point[1].value - (UINT64_C(1) << 49);
-        uint64_t wanted = rank >= count - 100 ? UINT64_C(1) << 40 : rank == count - 101 ? 5 : 0;
+    for (uint32_t i = 0; i < count; i++)
+        assert_in_range(world.uw[i], 40000000 + width / 100 * 23, 40000000 + width / 100 * 27);
+}
 
-        assert_int_equal(world.uw[i], wanted);
+/* However much noise there is, who is steeper never gets a smaller part, and twice as steep all. */
+static void shares_move_little_when_curves_do(void **arg)
+{
+    for (uint64_t permille = 1; permille <= 40; permille++) {
+        struct demand a = {.point = {{0, 0}, {1000000, 1000000000}}, .count = 2};
+        struct demand b = {.point = {{0, 0}, {1000000, 1000000 * (1000 + permille)}}, .count = 2};
+        struct divide_child child[] = {{.demand = &a}, {.demand = &b}};
+        uint64_t uw[2], left;
+
+        divide(1000000, child, 2, uw, &left);
+        assert_int_equal(left, 0);
+        assert_true(uw[1] > uw[0]);
+        assert_true(uw[1] - uw[0] <= 33000 * permille);
+        b.point[1].value = 2000000000;
+        divide(1000000, child, 2, uw, &left);
+        assert_int_equal(uw[1], 1000000);
     }
 }
 
@@ -347,7 +362,7 @@ static void what_a_child_takes_anyway_is_not_divided(void **arg)
     assert_int_equal(uw[1], 70);
 }
 
-/* At its points the parent's curve is what the children reach under that cap; rounding apart. */
+/* At its points the parent's curve is what the children reach under that cap. */
 static void a_merged_curve_of_many_lies_close_below_theirs(void **arg)
 {
     static uint64_t uw[CHILDREN_MAX];
@@ -365,8 +380,7 @@ static void a_merged_curve_of_many_lies_close_below_theirs(void **arg)
 
         divide(merged.point[i].uw, world.child, CHILDREN_MAX, uw, &left);
         flat = sum_of_values(world.child, CHILDREN_MAX, uw);
-        assert_in_range(merged.point[i].value, flat - flat / 1000,
-                        flat + CHILDREN_MAX * DEMAND_POINTS);
+        assert_in_range(merged.point[i].value, flat - flat / 1000, flat + flat / 1000);
     }
     divide(last + 1000000, world.child, CHILDREN_MAX, uw, &last);
     assert_int_equal(last, 1000000); /* the curve ends where nobody wants more */
@@ -485,7 +499,8 @@ int main(void)
         cmocka_unit_test(a_tree_is_as_good_as_one_parent),
         cmocka_unit_test(reduced_curves_lose_little),
         cmocka_unit_test(order_of_children_does_not_matter_for_value),
-        cmocka_unit_test(nearly_equal_slopes_are_told_apart),
+        cmocka_unit_test(nearly_equal_curves_get_nearly_equal_amounts),
+        cmocka_unit_test(shares_move_little_when_curves_do),
         cmocka_unit_test(extreme_slopes_keep_their_order),
         cmocka_unit_test(identical_machines_get_equal_amounts),
         cmocka_unit_test(watts_without_value_are_left_over),

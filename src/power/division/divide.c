@@ -20,6 +20,13 @@
 #define MANTISSA_BITS 26
 #define KEY_MAX       ((UINT64_C(1) << RADIX_BITS * RADIX_PASSES) - 1)
 
+/*
+ * Slopes that differ by less than about a twentieth are alike: a step whose key is NEAR below the
+ * threshold is served whole, one at the threshold not at all, and in between by its distance. So
+ * shares move little when curves do, and machines that are alike get alike shares.
+ */
+#define NEAR (UINT64_C(1) << (MANTISSA_BITS - 4))
+
 /* A merged curve is looked at in this many places, before eight are chosen. */
 #define MERGE_POINTS 1024
 
@@ -29,6 +36,11 @@ struct step {
     uint32_t child, point; /* the part ends at this point */
 };
 
+/* Widths of all steps before one, and their products with the keys; the high word first. */
+struct sum {
+    uint64_t uw[2], weighted[2];
+};
+
 struct scratch {
     uint32_t start[RADIX_PASSES][RADIX_SIZE];
     struct step step[];
@@ -36,9 +48,15 @@ struct scratch {
 
 static_assert(sizeof(struct scratch) % sizeof(uint64_t) == 0, "steps are aligned");
 
+static size_t most_steps(uint32_t count)
+{
+    return (size_t)count * (DEMAND_POINTS - 1);
+}
+
 size_t divide_bytes(uint32_t count)
 {
-    return sizeof(struct scratch) + 2 * (size_t)count * (DEMAND_POINTS - 1) * sizeof(struct step);
+    return sizeof(struct scratch) + 2 * most_steps(count) * sizeof(struct step) +
+           (most_steps(count) + 1) * sizeof(struct sum);
 }
 
 /* ---- slopes ---------------------------------------------------------------------------------- */
@@ -214,43 +232,123 @@ static size_t list_steps(const struct divide_child *child, uint32_t count, struc
     return n;
 }
 
-static bool equally_steep(const struct divide_child *child, const struct step *a,
-                          const struct step *b)
-{
-    const struct demand_point *x = end_of(child, a), *y = end_of(child, b);
+/* ---- the threshold --------------------------------------------------------------------------- */
 
-    return a->key == b->key && (demand_wide)(x->value - x[-1].value) * (y->uw - y[-1].uw) ==
-                                   (demand_wide)(y->value - y[-1].value) * (x->uw - x[-1].uw);
+static demand_wide wide(const uint64_t word[2])
+{
+    return (demand_wide)word[0] << 64 | word[1];
 }
 
-/*
- * Serves parts of one slope. Where not all fit, each gets its share by width: identical machines
- * get equal amounts. Returns what was given.
- */
-static uint64_t serve(const struct divide_child *child, const struct step *step, size_t n,
-                      uint64_t left, uint64_t *ret_uw)
+static void put_wide(uint64_t word[2], demand_wide value)
 {
-    uint64_t total = 0, given = 0;
+    word[0] = (uint64_t)(value >> 64);
+    word[1] = (uint64_t)value;
+}
 
-    for (size_t i = 0; i < n; i++)
-        total += width_of(child, &step[i]);
+static void add_up(const struct divide_child *child, const struct step *step, size_t n,
+                   struct sum *ret)
+{
+    ret[0] = (struct sum){{0, 0}, {0, 0}};
     for (size_t i = 0; i < n; i++) {
         uint64_t width = width_of(child, &step[i]);
-        uint64_t uw = total <= left ? width : mul_div(left, width, total);
 
-        ret_uw[step[i].child] += uw;
-        given += uw;
+        put_wide(ret[i + 1].uw, wide(ret[i].uw) + width);
+        put_wide(ret[i + 1].weighted, wide(ret[i].weighted) + (demand_wide)width * step[i].key);
     }
-    for (size_t i = 0; total > left && given < left; i++, given++) /* fewer than n are left over */
-        ret_uw[step[i].child]++;
-    return given;
+}
+
+/* The number of steps whose key is below @key. */
+static size_t steps_below(const struct step *step, size_t n, uint64_t key)
+{
+    size_t from = 0;
+
+    while (n > from) {
+        size_t middle = from + (n - from) / 2;
+
+        if (step[middle].key < key)
+            from = middle + 1;
+        else
+            n = middle;
+    }
+    return from;
+}
+
+/* What all steps get under this threshold together, rounded down. */
+static demand_wide served(const struct step *step, const struct sum *sum, size_t n,
+                          uint64_t threshold)
+{
+    const struct sum *whole = &sum[steps_below(step, n, sub_sat(threshold, NEAR))];
+    const struct sum *some = &sum[steps_below(step, n, threshold)];
+    demand_wide uw = wide(some->uw) - wide(whole->uw);
+    demand_wide weighted = wide(some->weighted) - wide(whole->weighted);
+
+    return wide(whole->uw) + (uw * threshold - weighted) / NEAR;
+}
+
+/* The highest threshold under which the steps get at most @left together. */
+static uint64_t find_threshold(const struct step *step, const struct sum *sum, size_t n,
+                               uint64_t left)
+{
+    uint64_t low = 0, high = KEY_MAX + NEAR;
+
+    while (low < high) {
+        uint64_t middle = low + (high - low + 1) / 2;
+
+        if (served(step, sum, n, middle) <= left)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* ---- serving --------------------------------------------------------------------------------- */
+
+static uint64_t part_of(const struct divide_child *child, const struct step *s, uint64_t threshold)
+{
+    uint64_t width = width_of(child, s);
+
+    return s->key + NEAR <= threshold ? width : mul_div(width, threshold - s->key, NEAR);
+}
+
+static void give(uint64_t uw, uint64_t *left, uint64_t *ret_uw)
+{
+    uw = smaller_u64(uw, *left);
+    *ret_uw += uw;
+    *left -= uw;
+}
+
+/* Serves the steps up to the threshold. What rounding leaves goes to what is left of their widths,
+ * by width: identical machines get equal amounts. Returns what no step wants. */
+static uint64_t serve(const struct divide_child *child, const struct step *step, size_t n,
+                      uint64_t threshold, uint64_t left, uint64_t *ret_uw)
+{
+    uint64_t room = 0, rest;
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t uw = part_of(child, &step[i], threshold);
+
+        room = add_sat(room, width_of(child, &step[i]) - uw);
+        give(uw, &left, &ret_uw[step[i].child]);
+    }
+    rest = left;
+    for (size_t i = 0; i < n && rest && room; i++) {
+        uint64_t width = width_of(child, &step[i]) - part_of(child, &step[i], threshold);
+
+        give(rest < room ? mul_div(rest, width, room) : width, &left, &ret_uw[step[i].child]);
+    }
+    for (size_t i = 0; i < n && left && rest < room; i++) /* fewer than there are steps */
+        if (width_of(child, &step[i]) > part_of(child, &step[i], threshold))
+            give(1, &left, &ret_uw[step[i].child]);
+    return left;
 }
 
 int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count, void *scratch,
                uint64_t *ret_uw, uint64_t *ret_left_uw)
 {
     struct scratch *room = scratch;
-    uint64_t left = cap_uw;
+    struct sum *sum = (void *)(room->step + 2 * most_steps(count));
+    uint64_t left = cap_uw, threshold;
     struct step *step;
     size_t n;
 
@@ -266,13 +364,12 @@ int divide_cap(uint64_t cap_uw, const struct divide_child *child, uint32_t count
         left -= more;
     }
     n = left ? list_steps(child, count, room->step) : 0;
-    step = sort_steps(child, room, n, (size_t)count * (DEMAND_POINTS - 1));
-    for (size_t i = 0, end; i < n && left; i = end) {
-        for (end = i + 1; end < n && equally_steep(child, &step[i], &step[end]);)
-            end++;
-        left -= serve(child, step + i, end - i, left, ret_uw);
-    }
-    *ret_left_uw = left;
+    step = sort_steps(child, room, n, most_steps(count));
+    add_up(child, step, n, sum);
+    threshold = find_threshold(step, sum, n, left);
+    /* Those at the threshold may get what rounding leaves. */
+    n = steps_below(step, n, threshold + 1);
+    *ret_left_uw = n ? serve(child, step, n, threshold, left, ret_uw) : left;
     return 0;
 }
 
@@ -290,7 +387,7 @@ void divide_merge(const struct divide_child *child, uint32_t count, void *scratc
     open.count = 0;
     demand_open_add(&open, uw, 0);
     n = list_steps(child, count, room->step);
-    step = sort_steps(child, room, n, (size_t)count * (DEMAND_POINTS - 1));
+    step = sort_steps(child, room, n, most_steps(count));
     for (size_t i = 0; n > MERGE_POINTS && i < n; i++)
         width_all += width_of(child, &step[i]);
     next = uw;

@@ -2,8 +2,9 @@
 /*
  * Divides a cap over machines or areas by what each would do with the watts (demand.h). First come
  * the floors, then the steepest parts of all curves: the sum of value is the largest that the cap
- * allows. Merging curves (sup-convolution) is associative, so a tree of parents reaches the same
- * value as one parent of all, but for the reduction of merged curves to eight points.
+ * allows, but for a twentieth of what the last parts served are worth. Merging curves
+ * (sup-convolution) is associative, so a tree of parents reaches the same value as one parent of
+ * all, but for that and for the reduction of merged curves to eight points.
  * Pure; any thread. Used by src/unit and src/hub.
  */
 #pragma once
@@ -26,7 +27,9 @@ size_t divide_bytes(uint32_t count);
 /*
  * ret_uw[i] becomes the power of child i. After floors and fixed powers, each child gets what it
  * draws without work (point 0 of its curve), by index; then the steepest parts of the curves are
- * served; of equal slopes each gets a share by its width. Watts that no curve wants are
+ * served. Where the watts end, parts whose slopes differ by less than about a twentieth share them,
+ * the steeper more of its width than the flatter: a curve that moves a little moves the shares a
+ * little, and equal slopes get equal parts of their widths. Watts that no curve wants are
  * *ret_left_uw. O(n).
  * Returns 0, or -ENOSPC: floors and fixed powers alone exceed the cap (nothing is written).
  */
