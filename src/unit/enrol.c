@@ -223,6 +223,27 @@ static int put(const char *path, const char *text, mode_t mode, struct error *er
     return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
 }
 
+/* The folder of the configuration is not there on a machine that has no tided. */
+static int make_config_folder(const char *config, struct error *err)
+{
+    char folder[PATH_MAX];
+    char *slash;
+
+    if ((size_t)snprintf(folder, sizeof(folder), "%s", config) >= sizeof(folder))
+        return error_set(err, -ENAMETOOLONG, "%.100s…: too long", config);
+    slash = strrchr(folder, '/');
+    if (!slash || slash == folder)
+        return 0;
+    *slash = '\0';
+    if (mkdir(folder, 0755) < 0)
+        return errno == EEXIST
+                   ? 0
+                   : error_set(err, -errno, "cannot make %s: %s", folder, strerror(errno));
+    return chmod(folder, 0755) < 0 /* whatever the umask: the unit has to read its file */
+               ? error_set(err, -errno, "%s: %s", folder, strerror(errno))
+               : 0;
+}
+
 static int make_state(struct enrolment *e, struct error *err)
 {
     const struct stat status = owner();
@@ -323,6 +344,8 @@ static int enrol(struct enrolment *e, struct error *err)
 {
     int r = make_state(e, err);
 
+    if (r >= 0)
+        r = make_config_folder(e->config, err);
     if (r >= 0)
         r = get_ca(e, err);
     if (r >= 0)

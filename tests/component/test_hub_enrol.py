@@ -195,6 +195,25 @@ def test_a_hub_that_lies_writes_nothing_into_the_configuration(build_dir, hub, c
         liar.server.shutdown()
 
 
+def test_a_machine_without_a_tided_gets_the_folder_of_its_configuration(build_dir, hub):
+    """/etc/tide, whoever's the umask is: another user reads what is in it."""
+    config = hub.folder / "etc/tide-power.conf"
+    done = subprocess.run([build_dir / "tide-power", "enrol", url(hub), token(hub, "lab3"), "--state", hub.folder / "lab3",
+                           "--config", config], capture_output=True, text=True, timeout=GUARD_S, umask=0o077)
+    assert done.returncode == 0 and "is written" in done.stdout, done.stdout + done.stderr
+    assert "name = lab3\n" in config.read_text()
+    assert (config.parent.stat().st_mode & 0o777, config.stat().st_mode & 0o777) == (0o755, 0o644)
+
+
+def test_a_configuration_that_cannot_be_written_costs_no_token(build_dir, hub):
+    secret = token(hub, "lab3")
+    (hub.folder / "file").write_text("")
+    code, said = enrol(build_dir, hub, secret, "--config", hub.folder / "file/tide/tide-power.conf")
+    assert code == 1 and "cannot make" in said, said
+    code, said = enrol(build_dir, hub, secret)
+    assert code == 0, said
+
+
 def test_the_token_may_come_from_a_file_and_who_is_enrolled_asks_no_more(build_dir, hub):
     """As the init container of a Kubernetes node does, each time that its pod begins."""
     file = hub.folder / "token"

@@ -34,6 +34,11 @@ def test_the_source_package_has_the_source_of_the_page(packages, tmp_path):
     assert "function uPlot(opts" in plot, "not the readable one"
 
 
+@pytest.mark.parametrize("name", ["threadtide", "threadtide-power", "threadtide-hub"])
+def test_the_folder_of_configurations_is_there_whichever_of_them_is_installed(packages, tmp_path, name):
+    assert (packages.unpack(tmp_path, name) / "etc/tide").is_dir()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_has_its_licence_with_that_of_what_is_bundled(packages, tmp_path, name):
     folder = packages.unpack(tmp_path, name)
@@ -93,4 +98,4 @@ def test_the_shipped_configuration_shows_each_key_with_its_default(packages, tmp
     own = {"policy": "equal", "engines": "/run/docker.sock /run/podman/podman.sock"}
     assert shown == {**nothing, **own}
     keys = set(re.findall("^#([a-z-]+)=", shipped.read_text(), re.M))
-    assert keys == nothing.keys() - {"power-root"}  # of use in a container alone
+    assert keys == nothing.keys()
