@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import ssl
@@ -18,6 +19,7 @@ import pytest
 from daemon import eventually
 from unit_bed import Parent, Unit, bed, program, rig  # noqa: F401
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
 
 
@@ -67,6 +69,18 @@ def test_why_a_program_tells_nothing_is_said(bed, command, words):  # noqa: F811
     unit = bed.unit(conf(bed.broker(), f"kind = command\ncommand = {command}\nperiod = 1s"))
     unit.wait_line(words)
     assert subprocess.run(["pgrep", "-f", f"^{command}$"], capture_output=True, check=False).returncode == 1
+
+
+def test_the_service_has_room_for_the_programs_of_all_meters_at_once(bed):  # noqa: F811
+    """The pauses of all begin together."""
+    service = (ROOT / "dist/tide-power.service.in").read_text()
+    room = int(re.search(r"^TasksMax=(\d+)$", service, re.M)[1])
+    meters = "".join(f"[meter m{number}]\nkind = command\ncommand = /bin/sleep 9\nperiod = 30s\n" for number in range(256))
+    unit = bed.unit(f"[unit]\nname = lab3\n{meters}")
+    task = pathlib.Path(f"/proc/{unit.process.pid}/task")
+    children = task / f"{unit.process.pid}/children"
+    eventually(lambda: len(children.read_text().split()) == 256)
+    assert 256 + len(list(task.iterdir())) <= room
 
 
 # ---- IPMI ----
