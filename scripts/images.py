@@ -31,6 +31,7 @@ ACCOUNTS = {
     "etc/group": f"root:x:0:\nnonroot:x:{NOBODY}:\n",
 }
 EPOCH = "1970-01-01T00:00:00Z"
+ZONES, AUTHORITIES = pathlib.Path("/usr/share/zoneinfo"), pathlib.Path("/usr/share/ca-certificates/mozilla")
 
 
 class Layer:
@@ -82,6 +83,25 @@ class Layer:
             sys.exit(f"images: no library {name} here")
         self.file(match[1].lstrip("/"), match[1])
         self.libraries_of(match[1])
+
+    def zones(self):
+        """Time zones, by which a power policy's windows and days go; without the copies of each, and this machine's own."""
+        found = [file for file in sorted(ZONES.rglob("*"))
+                 if file.is_file() and file.relative_to(ZONES).parts[0] not in ("posix", "right", "posixrules", "localtime")
+                 and file.read_bytes().startswith(b"TZif")]
+        if not found:
+            sys.exit(f"images: no time zones in {ZONES}: install tzdata")
+        for file in found:
+            self.file(str(file).lstrip("/"), file)
+
+    def authorities(self):
+        """Those of Mozilla's list, without what this machine trusts besides; at the place where libcurl looks."""
+        found = sorted(AUTHORITIES.glob("*.crt"))
+        if not found:
+            sys.exit(f"images: no certificates in {AUTHORITIES}: install ca-certificates")
+        path = "etc/ssl/certs/ca-certificates.crt"
+        self.text(path, "".join(file.read_text() for file in found))
+        self.sources[path] = found[0]
 
     def data(self):
         for path in list(self.entries):
@@ -141,11 +161,13 @@ def tide_node(build):
 
 def tide_power(build):
     """Programs that measure a node: tided and tide-power, and `chown` for the folder that they keep. As nobody,
-    unless the pod says otherwise: tided is root in there."""
+    unless the pod says otherwise: tided is root in there. A hub's page may have a certificate of a public authority."""
     libraries, ours = accounts(), Layer()
     libraries.file("bin/chown", "/bin/chown")
     libraries.libraries_of("/bin/chown")
     libraries.library("libcurl.so.4")  # host/net/libcurl.c
+    libraries.zones()
+    libraries.authorities()
     for name in ("tided", "tide-power", "tide", "tide-top"):
         libraries.libraries_of(build / name)
         ours.file(f"usr/bin/{name}", build / name)

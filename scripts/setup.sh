@@ -11,6 +11,7 @@
 #     packages                Debian packages that making packages needs besides
 #     rpm                     Debian packages that making RPMs needs besides
 #     check-packages          Debian packages that their tests need besides
+#     images                  Debian packages that container images need besides
 #     site                    Debian packages that `make site` needs besides
 #     docker                  Docker Engine, for demo-docker
 #     energy                  an MQTT broker and its clients, for demo-energy
@@ -38,14 +39,15 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
     libjansson-dev libsqlite3-dev libcurl4-openssl-dev libsystemd-dev libinih-dev libncurses-dev libsmartcols-dev
     libgnutls28-dev libyaml-dev libmosquitto-dev libmodbus-dev libpq-dev
     scdoc"
+images_packages="ca-certificates tzdata"
 docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
-check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools tzdata openssl
+check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools openssl
     libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
-    mosquitto-clients python3-paho-mqtt postgresql $docker_packages"
+    mosquitto-clients python3-paho-mqtt postgresql $images_packages $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
-    containernetworking-plugins $docker_packages"
+    containernetworking-plugins $images_packages $docker_packages"
 kube_packages="openssl iproute2"
 packages_packages="debhelper dh-python dpkg-dev libslurm-dev lintian git xz-utils"
 check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
@@ -342,7 +344,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [check-packages] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [images] [check-packages] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -357,6 +359,7 @@ for word in "$@"; do
         command -v npm >/dev/null || packages="$packages npm"
         ;;
     rpm) packages="$packages rpm" ;;
+    images) packages="$packages $images_packages" ;;
     site) packages="$packages $site_packages" ;;
     check-packages) packages="$packages $check_packages_packages" ;;
     slurm) packages="$packages $slurm_packages" ;;

@@ -131,6 +131,19 @@ def test_an_image_holds_no_more_than_ours_and_the_libraries(archives):
                         assert not entry.mode & 0o6000
 
 
+def test_the_power_image_knows_time_zones_and_public_authorities(archives):
+    """A policy's windows go by zones, and a hub's page may have a certificate of a public authority."""
+    inside = {}
+    with tarfile.open(archives / "tide-power.tar") as tar:
+        for layer in json.load(tar.extractfile("manifest.json"))[0]["Layers"]:
+            with tarfile.open(fileobj=tar.extractfile(layer)) as inner:
+                inside |= {entry.name: inner.extractfile(entry).read() for entry in inner if entry.isreg()}
+    for zone in ("America/Argentina/Buenos_Aires", "Europe/Berlin", "UTC"):
+        assert inside[f"usr/share/zoneinfo/{zone}"] == pathlib.Path("/usr/share/zoneinfo", zone).read_bytes()
+    assert not [name for name in inside if name.startswith("usr/share/zoneinfo/") and name.split("/")[3] in ("posix", "right", "localtime")]
+    assert inside["etc/ssl/certs/ca-certificates.crt"].count(b"-----BEGIN CERTIFICATE-----") > 50
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bill_of_materials_names_every_file_with_its_hash_and_package(archives, name):
     bill = json.loads((archives / f"{name}.spdx.json").read_text())
