@@ -233,8 +233,26 @@ def test_listed_nodes_enrol_by_jobs_that_name_no_other_nodes_token(helm, plane, 
     assert secrets(daemons) == [] and "tokens" not in json.dumps(daemons["spec"]["template"]["spec"]["volumes"])
     assert {job["spec"]["template"]["spec"]["nodeName"]: secrets(job) for job in jobs} == {
         node: [f"tide-power-tokens.{node}"] for node in ("n1.example.org", "n2")}
+    assert all(job["spec"]["backoffLimit"] > 100_000 for job in jobs)  # they wait for tokens, for days if need be
     daemons, = made("null")
     assert secrets(daemons) == ["tide-power-tokens"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes owners")
+def test_a_pod_gets_the_key_that_root_enrolled_by_hand(tmp_path):
+    """The container `folder` with the rights that it has; also once the folder is the pod's."""
+    text = (MANIFESTS / "power.yaml").read_text()
+    text = text[text.index("- name: folder"):text.index("containers:", text.index("- name: folder"))]
+    command = re.search(r"command: \[(.*)\]", text)[1].replace('"', "").split(", ")
+    rights = ",".join(f"+{right.strip().lower()}" for right in re.search(r"add: \[(.*)\]", text)[1].split(","))
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    for name in ("unit.key", "later.key"):
+        (state / name).write_text("secret")
+        (state / name).chmod(0o600)
+        subprocess.run(["setpriv", "--no-new-privs", f"--bounding-set=-all,{rights}", f"--inh-caps=-all,{rights}", *command[:-1], state],
+                       check=True)
+        assert {(file.stat().st_uid, file.stat().st_gid) for file in (state, *state.iterdir())} == {(65532, 65532)}
 
 
 def test_a_job_that_enrols_has_another_name_whenever_its_pod_is_another_one(helm):
