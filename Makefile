@@ -7,13 +7,16 @@ PREFIX ?= /usr/local
 PYTHON_TF = $(or $(TIDE_PYTHON_TF221),.venv/bin/python)
 PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 
+# Root builds as the owner of the build tree, who could not replace files of root's in there afterwards.
+AS_OWNER = $(shell [ "$$(id -u)" != 0 ] || stat -c %U $(BUILD) 2>/dev/null | grep -vxE 'root|UNKNOWN' | sed 's/.*/runuser -u & --/')
+
 .PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel wheel-old site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
 	@scripts/setup.sh build
 	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) --prefix $(PREFIX) -Dtests=false
-	@ninja -C $(BUILD)
+	@$(AS_OWNER) ninja -C $(BUILD)
 
 demo: all
 	@scripts/setup.sh tf221
@@ -36,6 +39,7 @@ demo-energy: all
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/energy.py
 
 images: all
+	@scripts/setup.sh images
 	@scripts/images.py --build $(BUILD)
 
 packages:
@@ -98,9 +102,10 @@ check-quick:
 
 # Builds again only if the prefix is another one: the place of the agent is compiled in.
 install: all
-	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@ninja -C $(BUILD)
+	@$(AS_OWNER) meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@$(AS_OWNER) ninja -C $(BUILD)
 	@meson install -C $(BUILD) --no-rebuild
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 bench: all
 	@scripts/setup.sh tf221 $(if $(filter 0,$(shell id -u)),kube)

@@ -31,6 +31,7 @@ from images import Layer, bill_of_materials, project_version
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLOT = "uplot"
+MADE = re.compile(r"(threadtide|libtide|python3-threadtide|tide-kube).*\.(deb|rpm|dsc|buildinfo|changes|tar\.[gx]z|spdx\.json)|log")
 
 
 def run(*command, **more):
@@ -169,6 +170,13 @@ def lint(changes):
         sys.exit("packages: lintian is not content, see above")
 
 
+def clear(folder):
+    """Removes what an earlier run has made, and nothing else of a folder that may be anybody's."""
+    for file in folder.iterdir():
+        if MADE.fullmatch(file.name):
+            file.unlink()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/packages", help="DIR (build/packages)")
@@ -187,8 +195,7 @@ def main():
             build_rpm(folder, folder.name.rpartition("-")[2])
         else:
             build(folder, options)
-        for old in to.iterdir():
-            old.unlink()
+        clear(to)
         for file in sorted(work.iterdir()):
             if file.is_file():
                 shutil.move(file, to)

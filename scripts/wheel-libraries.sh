@@ -21,7 +21,7 @@ exec 9>"$cache/lock"
 flock 9
 [ ! -e "$dir/done" ] || { echo "$dir"; exit; }
 for tool in gperf; do command -v $tool >/dev/null || { echo "wheel-libraries: apt-get install gperf libcap-dev libmount-dev" >&2; exit 1; }; done
-rm -rf "$dir" && mkdir -p "$dir"/{lib/pkgconfig,include/sys,include/libsmartcols,src,apt/{lists,cache}/partial,apt/cache/archives/partial}
+rm -rf "$dir" && mkdir -p "$dir"/{lib/pkgconfig,include/sys,include/libsmartcols,src,apt/parts,apt/{lists,cache}/partial,apt/cache/archives/partial}
 build() {
 python3 -m venv "$dir/zig"
 "$dir/zig/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r "$root/requirements/wheel-cc.txt"
@@ -44,8 +44,14 @@ exec "$zig" cc -target x86_64-linux-gnu\$glibc "\$@" -Wno-error -Wno-incompatibl
 END
 chmod +x "$dir/cc"
 
-sed 's/^Types: .*/Types: deb-src/; s/^deb /deb-src /' /etc/apt/sources.list.d/*.sources >"$dir/apt/debian.sources"
-apt=(apt-get -qq -o "Dir::Etc::sourcelist=$dir/apt/debian.sources" -o Dir::Etc::sourceparts=-
+# The installer of Debian 12 writes sources.list, images for containers and clouds write *.sources.
+for file in /etc/apt/sources.list.d/*.sources; do
+    [ ! -e "$file" ] || sed 's/^Types: .*/Types: deb-src/' "$file" >"$dir/apt/parts/${file##*/}"
+done
+for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+    [ ! -e "$file" ] || sed -n 's/^deb /deb-src /p' "$file" >"$dir/apt/parts/$(basename "$file" .list)-lines.list"
+done
+apt=(apt-get -qq -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$dir/apt/parts"
     -o "Dir::State::lists=$dir/apt/lists" -o "Dir::Cache=$dir/apt/cache")
 "${apt[@]}" update
 cd "$dir/src"

@@ -37,6 +37,7 @@ OLD_OPTIONS = ("-Dslurm=disabled", "-Ddlb=disabled")
 # Whose libraries are in the programs of --old, see scripts/wheel-libraries.sh.
 STATIC = ("libinih1", "libjansson4", "libmicrohttpd12", "libncursesw6", "libsmartcols1", "libsqlite3-0", "libsystemd0", "libtinfo6")
 PURE = "py3-none-linux_x86_64"
+MADE = "threadtide-*.whl"
 WHEN = (2026, 1, 1, 0, 0, 0)  # of every file: a wheel of the same files has the same bytes
 
 
@@ -129,6 +130,13 @@ def tools(folder):
     return folder / "bin"
 
 
+def clear(folder):
+    """Removes the wheels of an earlier run, and nothing else of a folder that may be anybody's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for wheel in folder.glob(MADE):
+        wheel.unlink()
+
+
 def main():
     parser = argparse.ArgumentParser(description="Makes a wheel with tide, tided, the library and the agent.")
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/wheel", help="DIR (build/wheel)")
@@ -138,13 +146,13 @@ def main():
     build = compiled(to.with_name("wheel-build"), *(() if options.old else PROGRAMS))
     old = compiled_old(to.with_name("wheel-old-build")) if options.old else None
     place = tools(to.with_name("wheel-tools"))
-    shutil.rmtree(to, ignore_errors=True)
+    clear(to)
     with tempfile.TemporaryDirectory() as folder:
         raw = pathlib.Path(folder, f"threadtide-{version}-{PURE}.whl")
         write(raw, contents(build, old, version), f"threadtide-{version}.dist-info")
         run(place / "auditwheel", "repair", "--wheel-dir", to, raw,
             env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "SOURCE_DATE_EPOCH": "1767225600"})
-    for wheel in to.glob("*.whl"):
+    for wheel in to.glob(MADE):
         print(f"{wheel.stat().st_size / 1e6:.1f} MB  {wheel}")
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that `make install DESTDIR=…` leaves are complete: programs, agent, library, package, documents."""
 import fnmatch
+import importlib
 import json
 import os
 import pathlib
 import re
 import subprocess
+import tempfile
 
 import pytest
 
@@ -129,3 +131,44 @@ def test_what_is_bundled_into_the_page_is_named_with_its_licence():
     assert bundled
     for name, version in bundled.items():
         assert re.search(rf"{name} {re.escape(version)}\b", text, re.I) and re.search(name, page, re.I), name
+
+
+def test_configuration_shipped_for_the_service_shows_every_key():
+    named = set(re.findall(r'^    \{"([a-z-]+)", .*set_\w+\},$', (conftest.ROOT / "src/daemon/config.c").read_text(), re.M))
+    assert "power-group" in named
+    assert set(re.findall("^#([a-z-]+)=", (conftest.ROOT / "dist/tide.conf").read_text(), re.M)) == named
+
+
+@pytest.mark.parametrize("script, ours, others", [
+    ("packages", ("threadtide_0.9.0-0upstream1_amd64.deb", "libtide-dev_0.9.0-0upstream1_amd64.spdx.json",
+                  "threadtide_0.9.0.orig-uplot.tar.gz", "python3-threadtide-0.9.0-1.x86_64.rpm", "log"),
+     ("thesis.tex", "other_1.deb", "threadtide", "tide-kube.kubeconfig")),
+    ("wheel", ("threadtide-0.9.0-py3-none-manylinux_2_34_x86_64.whl",), ("thesis.tex", "numpy-2.0-py3-none-any.whl"))])
+def test_a_folder_for_what_is_made_keeps_all_that_is_somebody_elses(monkeypatch, tmp_path, script, ours, others):
+    monkeypatch.syspath_prepend(conftest.ROOT / "scripts")
+    for name in (*ours, *others):
+        (tmp_path / name).write_text(name)
+    importlib.import_module(script).clear(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(others)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="installs as root what another user has built")
+def test_root_that_installs_builds_as_the_owner_of_the_build_tree():
+    """Files of root's in there would stop the owner's next make."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder, build = pathlib.Path(name), pathlib.Path(name, "build")
+        folder.chmod(0o755)
+        build.mkdir()
+        (build / "build.ninja").write_text("")
+        for program in ("meson", "ninja", "ldconfig"):
+            (folder / program).write_text(f"#!/bin/sh\necho {program} $(id -un) $1\n")
+            (folder / program).chmod(0o755)
+
+        def install():
+            done = subprocess.run(["make", "-s", "install", f"BUILD={build}"], cwd=conftest.ROOT, check=True, text=True, timeout=60,
+                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}, stdout=subprocess.PIPE)
+            return done.stdout.splitlines()
+        os.chown(build, 65534, 65534)
+        assert install() == ["ninja nobody -C", "meson nobody configure", "ninja nobody -C", "meson root install", "ldconfig root"]
+        os.chown(build, 0, 0)
+        assert install() == ["ninja root -C", "meson root configure", "ninja root -C", "meson root install", "ldconfig root"]
