@@ -110,6 +110,17 @@ def test_installed_the_daemon_runs_and_what_needs_a_configuration_does_not():
     assert os.stat("/run/tide/api.sock").st_mode & 0o777 == 0o666
 
 
+def test_the_daemon_takes_a_unit_of_power_that_is_installed_later():
+    """tided looks its groups up when it starts or reloads."""
+    ask = ("import http.client, socket; c = http.client.HTTPConnection('localhost'); c.sock = socket.socket(socket.AF_UNIX);"
+           " c.sock.connect('/run/tide/api.sock'); c.request('GET', '/v1/power/demand'); print(c.getresponse().status)")
+    apt("purge", "threadtide-power")
+    run("systemctl", "restart", "tided")
+    apt("install", str(next((PACKAGES / EARLIER).glob("threadtide-power_*.deb"))))
+    eventually(lambda: run("runuser", "-u", "tide-power", "--", "python3", "-c", ask) == "200")
+    assert run("runuser", "-u", "nobody", "--", "python3", "-c", ask) == "403"
+
+
 def test_the_first_jobs_share_the_machine():
     run("env", "PROGRAM=/project/loop", "CHUNKS=2000", "sh", "debian/tests/first-job")
 
