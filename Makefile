@@ -56,8 +56,7 @@ wheel:
 
 # The same for glibc 2.28; fetches sources of Debian and zig's compiler, once.
 wheel-old:
-	@scripts/setup.sh build
-	@dpkg -s gperf libcap-dev libmount-dev >/dev/null 2>&1 || apt-get install -y -q gperf libcap-dev libmount-dev
+	@scripts/setup.sh build wheel-old
 	@python3 scripts/wheel.py --old --to $(BUILD)/wheel-old
 
 # The documents and manual pages, to be read in a browser from their files.

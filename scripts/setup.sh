@@ -11,6 +11,7 @@
 #     packages                Debian packages that making packages needs besides
 #     rpm                     Debian packages that making RPMs needs besides
 #     check-packages          Debian packages that their tests need besides
+#     wheel-old               Debian packages that `make wheel-old` needs besides
 #     images                  Debian packages that container images need besides
 #     site                    Debian packages that `make site` needs besides
 #     docker                  Docker Engine, for demo-docker
@@ -40,6 +41,7 @@ build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libm
     libgnutls28-dev libyaml-dev libmosquitto-dev libmodbus-dev libpq-dev
     scdoc"
 images_packages="ca-certificates tzdata"
+wheel_old_packages="gperf libcap-dev libmount-dev"
 docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
 check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools openssl
@@ -344,7 +346,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [images] [check-packages] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [wheel-old] [images] [check-packages] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -359,6 +361,7 @@ for word in "$@"; do
         command -v npm >/dev/null || packages="$packages npm"
         ;;
     rpm) packages="$packages rpm" ;;
+    wheel-old) packages="$packages $wheel_old_packages" ;;
     images) packages="$packages $images_packages" ;;
     site) packages="$packages $site_packages" ;;
     check-packages) packages="$packages $check_packages_packages" ;;

@@ -20,7 +20,7 @@ mkdir -p "$dir"
 exec 9>"$cache/lock"
 flock 9
 [ ! -e "$dir/done" ] || { echo "$dir"; exit; }
-for tool in gperf; do command -v $tool >/dev/null || { echo "wheel-libraries: apt-get install gperf libcap-dev libmount-dev" >&2; exit 1; }; done
+for tool in gperf; do command -v $tool >/dev/null || { echo "wheel-libraries: scripts/setup.sh build wheel-old" >&2; exit 1; }; done
 rm -rf "$dir" && mkdir -p "$dir"/{lib/pkgconfig,include/sys,include/libsmartcols,src,apt/parts,apt/{lists,cache}/partial,apt/cache/archives/partial}
 build() {
 python3 -m venv "$dir/zig"
@@ -102,5 +102,10 @@ for name in libcurl gnutls libcrypt yaml-0.1; do pc $name ""; done
 rm -rf src apt
 touch done
 }
-(build) >"$dir/log" 2>&1 || { tail -n 30 "$dir/log" >&2; exit 1; }
+# A step that fails ends it, which `build || …` would not do.
+set +e
+(set -e; build) >"$dir/log" 2>&1
+status=$?
+set -e
+[ $status = 0 ] || { tail -n 30 "$dir/log" >&2; exit 1; }
 echo "$dir"
