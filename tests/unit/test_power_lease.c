@@ -772,9 +772,40 @@ static void a_child_that_does_not_acknowledge_grows_when_there_is_room(void **ar
     assert_int_equal(lease_counts(&book, 1, 3 * SECOND), 40); /* the other's did not move */
 }
 
+/* 1000 W each: a change of 3 W is one, unless a cap was lowered. */
+static void a_wish_that_is_hardly_another_changes_nothing(void **arg)
+{
+    struct lease_group group[] = {{LEASE_NO_GROUP, DEMAND_MAX, 0}};
+
+    begin_book(CAP_BREAKER);
+    book.cap_uw = 2000;
+    lease_want(&book, (uint64_t[]){1000, 1000}, 2 * SECOND);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct lease_message m = next_message(2 * SECOND, i);
+
+        acknowledge(2 * SECOND, i, &m);
+    }
+    lease_want(&book, (uint64_t[]){998, 1002}, 3 * SECOND);
+    no_more_messages(3 * SECOND);
+    lease_want(&book, (uint64_t[]){997, 1003}, 3 * SECOND);
+    assert_int_equal(next_message(3 * SECOND, 0).uw, 997);
+    book.cap_uw = 1999;
+    lease_want(&book, (uint64_t[]){997, 999}, 4 * SECOND);
+    assert_int_equal(next_message(4 * SECOND, 0).uw, 997); /* again */
+    assert_int_equal(next_message(4 * SECOND, 1).uw, 999);
+    book.cap_uw = 3000;
+    book.group = group;
+    book.groups = 1;
+    group[0].cap_uw = 1990;
+    lease_want(&book, (uint64_t[]){997, 998}, 5 * SECOND);
+    assert_int_equal(next_message(5 * SECOND, 0).uw, 997);
+    assert_int_equal(next_message(5 * SECOND, 1).uw, 998);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wish_that_is_hardly_another_changes_nothing),
         cmocka_unit_test(the_sum_is_kept_whatever_happens),
         cmocka_unit_test(a_lease_echoes_the_ask),
         cmocka_unit_test(an_offer_is_repeated_until_acknowledged),

@@ -6,6 +6,7 @@
 
 #define MS             UINT64_C(1000000)
 #define TERM_NS        (LEASE_TTL_MS * MS / 100 * 102 + 125 * MS) /* a lease's, by the parent's clock */
+#define ALIKE          256 /* a wish that is by so small a part of an offer another one is the same */
 #define RESEND_NS      (1000 * MS)
 #define USELESS_NS     (1000 * MS)  /* a lease that ends so soon is not worth a message */
 #define DEFIANT_NS     (10000 * MS) /* above its lease for so long: defiant */
@@ -189,18 +190,38 @@ static bool is_in_flight(const struct lease *l, uint64_t now_ns)
     return l->acked != l->number && l->sent_ns && now_ns - l->sent_ns < RESEND_NS;
 }
 
+/* A cap was lowered: every microwatt counts. */
+static bool is_above_a_cap(const struct lease_book *b, const struct lease *l, uint64_t sum)
+{
+    uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
+    bool above = sum > b->cap_uw;
+
+    for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
+        above |= b->group[g].sum_uw > b->group[g].cap_uw;
+    return above;
+}
+
+/* Wishes change with each measurement: what is hardly another is no message worth, nor a write. */
+static bool is_hardly_another(uint64_t uw, uint64_t offer_uw)
+{
+    return uw < offer_uw ? offer_uw - uw < offer_uw / ALIKE : uw - offer_uw < offer_uw / ALIKE;
+}
+
 void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
 {
     uint64_t sum;
 
     if (now_ns >= b->silent_until_ns)
         b->silent_until_ns = 0;
+    for (uint32_t i = 0; i < b->count; i++)
+        forget_ended(&b->lease[i], now_ns);
+    sum = sum_up(b, now_ns);
     for (uint32_t i = 0; i < b->count; i++) {
         struct lease *l = &b->lease[i];
-        bool differs;
+        bool smaller = want_uw[i] < l->offer_uw &&
+                       (!is_hardly_another(want_uw[i], l->offer_uw) || is_above_a_cap(b, l, sum));
+        bool differs = smaller || l->kind != l->offer_kind;
 
-        forget_ended(l, now_ns);
-        differs = want_uw[i] < l->offer_uw || l->kind != l->offer_kind;
         if (differs && now_ns < l->until_ns && within_reach(b, l, now_ns))
             offer(b, l, smaller_u64(want_uw[i], l->offer_uw), now_ns);
     }
@@ -211,7 +232,8 @@ void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
         uint64_t uw =
             smaller_u64(want_uw[i], smaller_u64(counts + room_for(b, l, sum), DEMAND_MAX));
 
-        if (uw <= l->offer_uw || is_in_flight(l, now_ns) || !within_reach(b, l, now_ns))
+        if (uw <= l->offer_uw || is_hardly_another(uw, l->offer_uw) || is_in_flight(l, now_ns) ||
+            !within_reach(b, l, now_ns))
             continue;
         offer(b, l, uw, now_ns);
         take_room(b, l, lease_counts(b, i, now_ns) - counts, &sum);
