@@ -7,18 +7,14 @@
  */
 #pragma once
 
+#include "agent/processor.h"
+
 #include <dlfcn.h>
 
-#if defined(__GLIBC__) && defined(__x86_64__)
-#define AGENT_FIRST_GLIBC "GLIBC_2.2.5"
-#elif defined(__GLIBC__) && defined(__aarch64__)
-#define AGENT_FIRST_GLIBC "GLIBC_2.17"
-#endif
-
-#ifdef AGENT_FIRST_GLIBC
-__asm__(".symver dlsym,dlsym@" AGENT_FIRST_GLIBC);
-__asm__(".symver dlopen,dlopen@" AGENT_FIRST_GLIBC);
-__asm__(".symver dladdr,dladdr@" AGENT_FIRST_GLIBC);
+#ifdef __GLIBC__
+__asm__(".symver dlsym,dlsym@" PROCESSOR_FIRST_GLIBC);
+__asm__(".symver dlopen,dlopen@" PROCESSOR_FIRST_GLIBC);
+__asm__(".symver dladdr,dladdr@" PROCESSOR_FIRST_GLIBC);
 #endif
 
 #pragma weak dlsym

@@ -2,14 +2,17 @@
 #include "agent/process/objects.h"
 
 #include "agent/compat.h"
+#include "agent/processor.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define FORK_TRIES    10000
@@ -249,13 +252,7 @@ const char *object_soname(const struct object *o)
 
 static bool is_slot(uint64_t info)
 {
-#ifdef __x86_64__
-    return ELF64_R_TYPE(info) == R_X86_64_JUMP_SLOT || ELF64_R_TYPE(info) == R_X86_64_GLOB_DAT;
-#elif defined(__aarch64__)
-    return ELF64_R_TYPE(info) == R_AARCH64_JUMP_SLOT || ELF64_R_TYPE(info) == R_AARCH64_GLOB_DAT;
-#else
-    return false;
-#endif
+    return ELF64_R_TYPE(info) == PROCESSOR_SLOT_CALL || ELF64_R_TYPE(info) == PROCESSOR_SLOT_DATA;
 }
 
 void object_imports(const struct object *o, void (*take)(void *arg, const struct import *import),
@@ -353,6 +350,21 @@ static bool is_writable(uintptr_t address)
     return writable;
 }
 
+/*
+ * Where others need not see a core's writes in their order, a thread could meet a stub and not yet
+ * what the stub calls. Kernels before 4.14 cannot help it.
+ */
+static void publish(void)
+{
+    static _Atomic bool registered;
+
+    if (PROCESSOR_ORDERS_WRITES)
+        return;
+    if (!atomic_exchange(&registered, true))
+        syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
 bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = slot & -page;
@@ -361,6 +373,7 @@ bool slot_write(const struct object *o, uintptr_t slot, uintptr_t value)
     if (protects &&
         (is_writable(slot) || mprotect(slot_of(start), page, PROT_READ | PROT_WRITE) != 0))
         return false;
+    publish();
     __atomic_store_n(slot_of(slot), value, __ATOMIC_RELEASE);
     if (protects)
         mprotect(slot_of(start), page, PROT_READ);

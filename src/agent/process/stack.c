@@ -2,6 +2,7 @@
 #include "agent/process/stack.h"
 
 #include "agent/process/objects.h"
+#include "agent/processor.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -104,7 +105,7 @@ bool stack_of_sleeper_is_free_of(int tid, uintptr_t start, uintptr_t end)
         return false;
     for (uintptr_t at = (pointer + 7) & ~(uintptr_t)7; at + sizeof(uintptr_t) <= top;
          at += sizeof(uintptr_t)) {
-        uintptr_t word = slot_held(at);
+        uintptr_t word = slot_held(at) & PROCESSOR_CODE_MASK;
 
         if (word >= start && word < end)
             return false;

@@ -7,6 +7,7 @@
  */
 #include "agent/compat.h"
 #include "agent/process/number.h"
+#include "agent/processor.h"
 #include "agent/runtimes/blas/blas.h"
 
 #include "base/cleanup.h"
@@ -131,7 +132,7 @@ static void take_library(const struct object *o)
         leave_alone("moldable: an unknown BLIS");
 }
 
-#ifdef __x86_64__
+#if PROCESSOR_CODE_IS_KNOWN
 
 /* gcc's code for `*rntm = global_rntm` in Debian's bli_rntm_init_from_global(). A displacement
  * follows each piece but the last; 16 bytes are copied at a time. */

@@ -9,12 +9,14 @@
  *   ggml_graph_compute()  the slot says that a graph runs                  the same thread
  *   target                settled once no slot is of an older generation   control thread
  *
- * The hooks need the plan's address as an argument, which is so on x86-64 alone. Elsewhere ggml is
- * left alone.
+ * The hooks need the plan's address as an argument, which is so on x86-64 alone. Elsewhere ggml
+ * keeps its number, and the note says so.
  */
 #include "agent/agent.h"
 #include "agent/compat.h"
+#include "agent/process/limit.h"
 #include "agent/process/objects.h"
+#include "agent/processor.h"
 
 #include "base/clock.h"
 
@@ -62,7 +64,7 @@ static uint32_t limited(uint32_t asked)
     return target && target < asked ? target : asked;
 }
 
-#ifdef __x86_64__
+#if PROCESSOR_RESULT_IS_ARGUMENT
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes" /* the hooks have ggml's */
 
@@ -349,10 +351,24 @@ static void hooks_after_fork(void)
     atomic_store(&adding, false);
 }
 
+static void ggml_loaded(const struct object *o)
+{
+    (void)o; /* the first plan begins */
+}
+
 #else /* no hooks */
 
 static void hooks_after_fork(void)
 {
+}
+
+/* Nobody tells what the program asks for: it may be as many threads as it has CPUs. */
+static void ggml_loaded(const struct object *o)
+{
+    if (o->dynamic && object_defines(o, "ggml_graph_plan") && agent_start()) {
+        atomic_store(&ggml.most, limit_affinity_cpus());
+        atomic_store(&ggml.unknown, true);
+    }
 }
 
 #endif
@@ -432,8 +448,9 @@ static bool ggml_describe(struct proto_backend *b)
     snprintf(b->name, sizeof(b->name), "ggml");
     snprintf(b->version, sizeof(b->version), "%s", ggml.version);
     snprintf(b->note, sizeof(b->note), "%s",
-             !fixed         ? ""
-             : b->malleable ? "a further copy is moldable"
+             !fixed                          ? ""
+             : b->malleable                  ? "a further copy is moldable"
+             : !PROCESSOR_RESULT_IS_ARGUMENT ? PROCESSOR_NOTE
              : atomic_load(&ggml.unknown)
                  ? "moldable: an unknown ggml"
                  : "moldable: a pool that ggml before 0.9.6 may not shrink");
@@ -471,6 +488,7 @@ const struct agent_backend ggml_backend = {
     .measure = ggml_measure,
     .describe = ggml_describe,
     .watch = ggml_watch,
+    .loaded = ggml_loaded,
     .tasks = ggml_tasks,
     .after_fork = ggml_after_fork,
 };

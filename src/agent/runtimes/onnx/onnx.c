@@ -10,6 +10,7 @@
 #include "agent/process/limit.h"
 #include "agent/process/objects.h"
 #include "agent/process/python.h"
+#include "agent/processor.h"
 
 #include "base/clock.h"
 #include "base/startup.h"
@@ -103,7 +104,7 @@ static void take(const struct dl_phdr_info *info, struct object *o)
     int unseen = ONNX_UNSEEN;
 
     if (!copy || !onnx_find_class(info, &found)) {
-        onnx_fix("moldable: an unknown ONNX Runtime");
+        onnx_fix(PROCESSOR_CODE_IS_KNOWN ? "moldable: an unknown ONNX Runtime" : PROCESSOR_NOTE);
         return;
     }
     if (found.run == onnx_run)

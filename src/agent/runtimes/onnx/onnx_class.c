@@ -7,6 +7,7 @@
  * onnxruntime_pybind11_state and libonnxruntime have the same.
  */
 #include "agent/process/objects.h"
+#include "agent/processor.h"
 #include "agent/runtimes/onnx/onnx.h"
 
 #include <string.h>
@@ -117,7 +118,7 @@ static unsigned count_functions(const struct dl_phdr_info *info, const struct ra
 
 /* ---- functions that only read or write a member, which tell where it is ---- */
 
-#ifdef __x86_64__
+#if PROCESSOR_CODE_IS_KNOWN
 
 /* The code behind the mark that indirect calls may come here (endbr64). */
 static const unsigned char *code_of(uintptr_t function)
@@ -179,7 +180,7 @@ static bool find_members(struct onnx_copy *copy)
 static bool find_members(struct onnx_copy *copy)
 {
     (void)copy;
-    return false; /* nobody has looked at this processor's code */
+    return false;
 }
 
 #endif

@@ -10,6 +10,7 @@
 #include "agent/process/limit.h"
 #include "agent/process/objects.h"
 #include "agent/process/room.h"
+#include "agent/processor.h"
 
 #include "base/clock.h"
 
@@ -165,10 +166,8 @@ static bool prepare(void)
     room.threads = openmp.wish.chosen;
     if (!openmp.wish.sized)
         openmp.most = agent_config.max > openmp.wish.chosen ? agent_config.max : openmp.wish.chosen;
-    prepared = hooks_prepare();
-#ifndef __x86_64__
-    prepared = prepared && !atomic_load(&openmp.fences); /* place_stub() rests on it */
-#endif
+    /* place_stub() rests on one of these */
+    prepared = hooks_prepare() && (PROCESSOR_ORDERS_WRITES || !atomic_load(&openmp.fences));
     return prepared;
 }
 

@@ -6,6 +6,7 @@
  * piece is taken through /proc/self/mem, which fails where memory is gone. Whoever asked compares
  * afterwards whether something was unloaded meanwhile.
  */
+#include "agent/processor.h"
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/cleanup.h"
@@ -60,7 +61,7 @@ static void find_texts(struct reading *r)
             r->text = texts[i];
 }
 
-#ifdef __x86_64__
+#if PROCESSOR_CODE_IS_KNOWN
 /* ---- calls ---- */
 
 static int32_t relative(const unsigned char *at)

@@ -11,6 +11,7 @@
  */
 #include "agent/compat.h"
 #include "agent/process/objects.h"
+#include "agent/processor.h"
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/clock.h"
@@ -319,7 +320,7 @@ HOT void loop_without_chunk(struct copy *copy, void *entry, body_fn body, void *
     region_end(slot);
 }
 
-#ifdef __x86_64__
+#if PROCESSOR_CODE_IS_KNOWN
 /*
  * Calls @fn with @n words as arguments, six in registers and the others on the stack. libomp's
  * entry takes as many arguments as the region has shared variables; all are words.

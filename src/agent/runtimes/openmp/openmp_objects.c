@@ -23,6 +23,7 @@
  */
 #include "agent/compat.h"
 #include "agent/process/objects.h"
+#include "agent/processor.h"
 #include "agent/runtimes/openmp/openmp.h"
 
 #include "base/cleanup.h"
@@ -707,7 +708,7 @@ static void after_meeting(const struct look *look)
         } else if (copy->push && (look->tool || (look->archer && look->sanitized))) {
             condemn(1u << i, "moldable: a tool watches OpenMP (OMPT)");
         } else if (copy->push && !hooks_stub(i, OPENMP_FORK_CALL)) {
-            condemn(1u << i, "moldable: libomp is not followed on this processor");
+            condemn(1u << i, PROCESSOR_NOTE);
         }
     }
 }

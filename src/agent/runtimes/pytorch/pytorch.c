@@ -97,11 +97,9 @@ static void take_python(void *arg, const struct import *import)
         take_slot(s, import->slot, (uintptr_t)s->real.set_number, (uintptr_t)pytorch_set_number);
     else if (strcmp(import->name, "_ZN2at16init_num_threadsEv") == 0)
         take_slot(s, import->slot, (uintptr_t)s->real.init, (uintptr_t)pytorch_init);
-#if defined(__x86_64__)
-    else if (strcmp(import->name, BACKWARD) == 0 && s->real.backward &&
+    else if (strcmp(import->name, BACKWARD) == 0 && s->real.backward && pytorch_backward &&
              slot_held(import->slot) == (uintptr_t)s->real.backward)
         take_slot(s, import->slot, (uintptr_t)s->real.backward, (uintptr_t)pytorch_backward);
-#endif
 }
 
 #define DEFINED(member, symbol)                                                                    \

@@ -36,9 +36,7 @@ void pytorch_set_number(int n);
 void pytorch_init(void);
 int pytorch_get_openmp(void); /* ctypes' */
 void pytorch_set_openmp(int n);
-#if defined(__x86_64__)
-void pytorch_backward(void); /* in assembler: for any arguments */
-#endif
+extern void (*const pytorch_backward)(void); /* in assembler: for any arguments; NULL: none here */
 
 extern _Atomic uint64_t pytorch_backwards; /* calls of it so far: the unit of a training's work */
 

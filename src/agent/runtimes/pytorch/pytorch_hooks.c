@@ -7,6 +7,7 @@
 #include "agent/compat.h"
 #include "agent/process/number.h"
 #include "agent/process/python.h"
+#include "agent/processor.h"
 #include "agent/runtimes/pytorch/pytorch.h"
 
 #include <assert.h>
@@ -210,20 +211,26 @@ void pytorch_set_openmp(int n)
 
 _Atomic uint64_t pytorch_backwards;
 
-#if defined(__x86_64__)
+#if PROCESSOR_CODE_IS_KNOWN
 /* Counts, also for requests_serves(), and goes on to the real function with all arguments and the
  * stack as they are. */
+void pytorch_count_backward(void) __attribute__((visibility("hidden")));
+
 __asm__(".pushsection .text\n"
-        ".hidden pytorch_backward\n"
-        ".globl pytorch_backward\n"
-        ".type pytorch_backward, @function\n"
-        "pytorch_backward:\n"
+        ".hidden pytorch_count_backward\n"
+        ".globl pytorch_count_backward\n"
+        ".type pytorch_count_backward, @function\n"
+        "pytorch_count_backward:\n"
         "    endbr64\n"
         "    lock incq pytorch_backwards(%rip)\n"
         "    movq requests_trained@gottpoff(%rip), %r11\n"
         "    movb $1, %fs:(%r11)\n"
         "    jmp *pytorch_real+" PYTORCH_REAL_BACKWARD "(%rip)\n"
-        ".size pytorch_backward, . - pytorch_backward\n"
+        ".size pytorch_count_backward, . - pytorch_count_backward\n"
         ".popsection\n");
 static_assert(offsetof(struct pytorch_real, backward) == 40, PYTORCH_REAL_BACKWARD);
+
+void (*const pytorch_backward)(void) = pytorch_count_backward;
+#else
+void (*const pytorch_backward)(void) = NULL;
 #endif

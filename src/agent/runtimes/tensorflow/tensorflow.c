@@ -10,6 +10,7 @@
 #include "agent/runtimes/tensorflow/tensorflow.h"
 #include "agent/compat.h"
 #include "agent/process/limit.h"
+#include "agent/processor.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -324,12 +325,14 @@ static enum tf_mode find_mode(const void *caller)
     if (resolve_next(TF_STRING(TF_WAIT_FOR_WORK), caller, TF_SONAME)) {
         if (resolve_next(TF_STRING(TF_MAYBE_GET_TASK), caller, TF_SONAME))
             mode = TF_GATE;
-        else if (resolve_next(TF_STRING(TF_LOCAL_STEAL), caller, TF_SONAME) && TF_BY_VALUE_POSSIBLE)
+        else if (resolve_next(TF_STRING(TF_LOCAL_STEAL), caller, TF_SONAME) &&
+                 PROCESSOR_RESULT_IS_ARGUMENT)
             mode = TF_STEAL;
     }
     if (mode == TF_UNKNOWN)
-        snprintf(tf.note, sizeof(tf.note), "the agent cannot park the threads of TensorFlow %s",
-                 tf.version[0] ? tf.version : "of unknown version");
+        snprintf(tf.note, sizeof(tf.note), "the agent cannot park the threads of TensorFlow %s%s",
+                 tf.version[0] ? tf.version : "of unknown version",
+                 PROCESSOR_RESULT_IS_ARGUMENT ? "" : " on this processor");
     return mode;
 }
 

@@ -49,14 +49,6 @@
 #define TF_REGISTER_CANCELLATION                                                                   \
     _ZN3tsl28RegisterCancellationCallbackEPNS_19CancellationManagerESt8functionIFvvEEPS4_
 
-/* LocalSteal and others return a class by value. C can hook them where the hidden pointer is an
- * argument. */
-#ifdef __x86_64__
-#define TF_BY_VALUE_POSSIBLE 1
-#else
-#define TF_BY_VALUE_POSSIBLE 0
-#endif
-
 /* Slots of the Eigen pool's vtable. */
 #define EIGEN_VTABLE_SCHEDULE 0
 

@@ -15,12 +15,13 @@
  * Read off the wheels 2.15.0, 2.18.0 and 2.21.0. All on the program's threads.
  */
 #include "agent/compat.h"
+#include "agent/processor.h"
 #include "agent/runtimes/tensorflow/tensorflow.h"
 
 #include <errno.h>
 #include <string.h>
 
-#if TF_BY_VALUE_POSSIBLE /* absl::Status is returned by value, as a Task is */
+#if PROCESSOR_RESULT_IS_ARGUMENT /* absl::Status is returned by value, as a Task is */
 /* The hooks' prototypes are TensorFlow's. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -173,7 +174,7 @@ void tf_data_after_fork(void)
 
 /* ---- interposed ---- */
 
-/* Returns an absl::Status by value: the caller's hidden pointer comes first (System V x86-64). */
+/* Returns an absl::Status by value: the caller's hidden pointer comes first. */
 TF_EXPORT void *TF_REGISTER_CANCELLATION(void *ret_status, void *manager,
                                          struct stdfunction *callback,
                                          struct stdfunction *ret_deregister)

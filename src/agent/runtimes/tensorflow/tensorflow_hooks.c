@@ -20,6 +20,7 @@
 #include "agent/compat.h"
 #include "agent/process/limit.h"
 #include "agent/process/room.h"
+#include "agent/processor.h"
 #include "agent/runtimes/tensorflow/tensorflow.h"
 
 #include "base/clock.h"
@@ -304,8 +305,8 @@ TF_EXPORT void TF_MAYBE_GET_TASK(void *eigen, void *task)
     real(eigen, task); /* nothing follows: the compiler jumps there, and keeps no frame */
 }
 
-#if TF_BY_VALUE_POSSIBLE
-/* Returns a Task by value: the caller's hidden pointer comes first (System V x86-64). */
+#if PROCESSOR_RESULT_IS_ARGUMENT
+/* Returns a Task by value: the caller's hidden pointer comes first. */
 TF_EXPORT void *TF_LOCAL_STEAL(void *ret_task, void *eigen)
 {
     typedef void *(*steal_fn)(void *, void *);
