@@ -11,7 +11,11 @@
 #include "daemon/job/program.h"
 #include "host/proc/file.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EXE "/usr/bin/python3.11"
@@ -127,6 +131,51 @@ static void a_process_is_read(void **state)
     assert_true(program_processor(root) == program_processor(root));
 }
 
+/* As /proc/cpuinfo has it. */
+static uint64_t processor(const char *text)
+{
+    char folder[] = "/tmp/tide-program-XXXXXX", path[64];
+    FILE *f;
+    uint64_t hash;
+    int root;
+
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof(path), "%s/proc", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/proc/cpuinfo", folder);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    root = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    hash = program_processor(root);
+    close(root);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/proc", folder);
+    rmdir(path);
+    rmdir(folder);
+    return hash;
+}
+
+#define X86(model)                                                                                 \
+    "processor\t: 0\nvendor_id\t: GenuineIntel\nmodel\t\t: 85\nmodel name\t: " model               \
+    "\nstepping\t: 4\n"
+#define ARM(implementer, part, revision)                                                           \
+    "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: " implementer                           \
+    "\nCPU variant\t: 0x3\nCPU part\t: " part "\nCPU revision\t: " revision "\n"
+
+static void a_processor_is_told_by_its_model_or_its_part(void **state)
+{
+    assert_int_not_equal(processor(X86("A")), processor(X86("B")));
+    assert_int_equal(processor(X86("A")), processor(X86("A") "microcode\t: 0x1\n"));
+    assert_int_not_equal(processor(ARM("0x41", "0xd0c", "1")),
+                         processor(ARM("0x41", "0xd40", "1")));
+    assert_int_not_equal(processor(ARM("0x41", "0xd0c", "1")),
+                         processor(ARM("0x48", "0xd0c", "1")));
+    assert_int_equal(processor(ARM("0x41", "0xd0c", "1")), processor(ARM("0x41", "0xd0c", "2")));
+    assert_int_equal(processor(""), processor("processor\t: 0\n"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +186,7 @@ int main(void)
         cmocka_unit_test(the_executable_counts_with_path_and_inode),
         cmocka_unit_test(hostile_words_are_read_to_their_end),
         cmocka_unit_test(a_process_is_read),
+        cmocka_unit_test(a_processor_is_told_by_its_model_or_its_part),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,10 +183,18 @@ int program_read(int root, pid_t pid, uint64_t *ret)
 
 uint64_t program_processor(int root)
 {
+    /* The lines, from the first to the last, that tell processors of x86-64 and aarch64 apart. */
+    static const char *const lines[][2] = {{"\nmodel name", "\nmodel name"},
+                                           {"\nCPU implementer", "\nCPU part"}};
     char text[PAGE + 1] = "";
-    const char *model = file_read(root, "proc/cpuinfo", text, sizeof(text)) < 0
-                            ? NULL
-                            : strstr(text, "\nmodel name");
 
-    return model ? fnv_bytes(FNV_START, model + 1, strcspn(model + 1, "\n")) : FNV_START;
+    if (file_read(root, "proc/cpuinfo", text, sizeof(text)) < 0)
+        return FNV_START;
+    for (size_t i = 0; i < ARRAY_LEN(lines); i++) {
+        const char *from = strstr(text, lines[i][0]), *to = from ? strstr(from, lines[i][1]) : NULL;
+
+        if (to)
+            return fnv_bytes(FNV_START, from + 1, (size_t)(to - from) + strcspn(to + 1, "\n"));
+    }
+    return FNV_START;
 }
