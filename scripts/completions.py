@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completions of tide-hub and tide-power, from the commands, verbs and options that the program's --help tells.
 
-    completions.py PROGRAM bash|zsh|fish >FILE
+    completions.py PROGRAM bash|zsh|fish [RUNNER…] >FILE
+
+RUNNER: what runs the program, where it is one of another processor.
 """
 import os
 import re
@@ -14,8 +16,8 @@ FILES = re.compile(r"FILE|PATH|DIR")
 OPERANDS = re.compile(r"\b(FILE|OLD|NEW|REQUEST)\b")
 
 
-def told(program, *words):
-    done = subprocess.run([program, *words, "--help"], capture_output=True, text=True, timeout=60)
+def told(path, *words):
+    done = subprocess.run([*path, *words, "--help"], capture_output=True, text=True, timeout=60)
     return done.stdout if done.returncode == 0 else ""
 
 
@@ -119,10 +121,10 @@ def fish(program, all_):
 
 
 def main():
-    path, shell = sys.argv[1:]
+    path, shell, *runner = sys.argv[1:]
     program = os.path.basename(path)
     print("# SPDX-License-Identifier: Apache-2.0") if shell != "zsh" else None
-    {"bash": bash, "zsh": zsh, "fish": fish}[shell](program, commands_of(path, program))
+    {"bash": bash, "zsh": zsh, "fish": fish}[shell](program, commands_of([*runner, path], program))
 
 
 if __name__ == "__main__":
