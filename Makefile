@@ -10,7 +10,7 @@ PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 # Root builds as the owner of the build tree, who could not replace files of root's in there afterwards.
 AS_OWNER = $(shell [ "$$(id -u)" != 0 ] || stat -c %U $(BUILD) 2>/dev/null | grep -vxE 'root|UNKNOWN' | sed 's/.*/runuser -u & --/')
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel wheel-old site check check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel wheel-old site check check-aarch64 check-cluster check-packages check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -89,6 +89,11 @@ check-cluster:
 	@scripts/setup.sh cluster || echo 'check-cluster: no virtual machines here, see above'
 	@/usr/bin/python3 scripts/check.py --cluster
 
+# For another processor: compiled, and run emulated as far as that carries. Not a part of CI.
+check-aarch64:
+	@scripts/setup.sh build check aarch64
+	@scripts/check-aarch64.sh
+
 # Both, as CI does: what compiles runs beside what waits.
 check-all:
 	@scripts/setup.sh build check
@@ -163,6 +168,7 @@ help:
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-all    both of these at once, as CI does: shorter than one after the other'
 	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'
+	@echo 'make check-aarch64  everything cross-compiled for aarch64, unit tests and some others emulated (half an hour)'
 	@echo 'make check-slurm  srun --malleable with a real slurmctld and two slurmd (as root)'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'
 	@echo 'make install      into PREFIX ($(PREFIX)), under DESTDIR if set'

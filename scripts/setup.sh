@@ -13,6 +13,7 @@
 #     check-packages          Debian packages that their tests need besides
 #     wheel-old               Debian packages that `make wheel-old` needs besides
 #     images                  Debian packages that container images need besides
+#     aarch64                 Debian's cross compiler for check-aarch64
 #     site                    Debian packages that `make site` needs besides
 #     docker                  Docker Engine, for demo-docker
 #     energy                  an MQTT broker and its clients, for demo-energy
@@ -54,6 +55,7 @@ kube_packages="openssl iproute2"
 packages_packages="debhelper dh-python dpkg-dev libslurm-dev lintian git xz-utils"
 check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
 slurm_packages="slurmctld slurmd slurm-client libslurm-dev munge iproute2 python3-pytest"
+aarch64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu debian-archive-keyring"
 site_packages="mkdocs-material mandoc"
 ui_packages="fonts-dejavu-core"
 
@@ -346,7 +348,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [wheel-old] [images] [check-packages] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -365,6 +367,7 @@ for word in "$@"; do
     images) packages="$packages $images_packages" ;;
     site) packages="$packages $site_packages" ;;
     check-packages) packages="$packages $check_packages_packages" ;;
+    aarch64) packages="$packages $aarch64_packages" ;;
     slurm) packages="$packages $slurm_packages" ;;
     docker) packages="$packages $docker_packages" ;;
     energy) packages="$packages $energy_packages" ;;

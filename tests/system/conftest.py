@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import platform
 import time
 
 import pytest
@@ -17,7 +18,7 @@ TRIES = 4
 
 
 def pytest_sessionstart(session):
-    library = pathlib.Path(agent_library().replace("$LIB", "lib/x86_64-linux-gnu"))
+    library = pathlib.Path(agent_library().replace("$LIB", f"lib/{platform.machine()}-linux-gnu"))
     if not library.exists():
         pytest.exit(f"{library} is missing: build first, or set TIDE_BUILD_DIR", returncode=2)
 
