@@ -166,13 +166,11 @@ static void a_runtime_that_is_not_malleable_is_sized_at_its_start(void **state)
     seen.runtimes.r[PROC_RUNTIME_TENSORFLOW].loaded = false;
     seen.runtimes.r[PROC_RUNTIME_LIGHTGBM].loaded = true;
     seen.runtimes.r[PROC_RUNTIME_GOMP].loaded = true;
-    seen.runtimes.r[PROC_RUNTIME_OPENBLAS].loaded = true;
     seen.waiting_milli = 6000;
     diagnose(&seen, &d);
     assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED),
-                        "env OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=2 python train.py");
-    assert_non_null(
-        strstr(find(&d, FINDING_NOT_MALLEABLE)->text, "gomp, openblas, lightgbm: moldable"));
+                        "env OMP_NUM_THREADS=2 python train.py");
+    assert_non_null(strstr(find(&d, FINDING_NOT_MALLEABLE)->text, "gomp, lightgbm: moldable"));
     seen.runtimes.r[PROC_RUNTIME_TORCH].loaded = true;
     diagnose(&seen, &d);
     assert_string_equal(fix_of(&d, FINDING_OVERSUBSCRIBED), "tide run -- python train.py");
