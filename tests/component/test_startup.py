@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from cli_tools import tide  # noqa: F401
+from daemon import eventually
 
 WAIT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}
 SIZED = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "RAYON_NUM_THREADS", "PJRT_NPROC",
@@ -85,6 +86,7 @@ def test_a_job_tells_how_it_was_started(tide, tmp_path):
                          env={"RAYON_NUM_THREADS": "7"})
     assert program.stdout.readline() == "ready\n"
     plain = tide.start("run", "--name", "plain", "--", "sleep", "600")
+    eventually(lambda: len(tide.jobs()) == 2)
     assert (tide.job("sum")["sized"], tide.job("plain")["sized"]) == (3, None)
     row = next(line for line in tide("ps").stdout.splitlines() if "sum" in line)
     assert row.split()[9] == "3"  # MAX
