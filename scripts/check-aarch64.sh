@@ -17,10 +17,10 @@
 set -euo pipefail
 repo=$(cd "$(dirname "$0")/.." && pwd)
 
-# What the tests need besides the -dev packages that setup.sh names.
+# Packages that the tests need besides the -dev packages that setup.sh names.
 packages="libc6-dev gcc bash dash coreutils util-linux procps sed grep mawk findutils libc-bin python3 python3-pytest"
 
-# What cannot pass here. The emulator handles every signal itself, and lacks openat2(2).
+# Tests that cannot pass here. The emulator handles every signal itself, and lacks openat2(2).
 expected=(
     "host_proc: a_handler_is_seen_when_it_is_installed"
     "host_proc: runtimes_carry_the_version_of_their_package"
@@ -29,7 +29,7 @@ expected=(
 component_tests=(tests/component/test_tided.py tests/component/test_startup.py tests/component/test_lib.py
     tests/component/test_cli_run.py tests/component/test_processor.py)
 deselected="c++ or pip" # no compiler of C++ there, no registry
-# Of tests/system/test_live.py.
+# Functions of tests/system/test_live.py.
 tensorflow_tests="backend_says or k_of_8 or grows_back or inter_op_follows"
 
 say() { printf 'check-aarch64: %s\n' "$*"; }
@@ -70,7 +70,7 @@ make_root() {
         deb=$dir/root$(readlink "$link")
         [ ! -e "$deb" ] || ln -sfrn "$deb" "$link"
     done
-    # What maintainer scripts would have made.
+    # Files that maintainer scripts would have made.
     [ -e "$dir/root/usr/bin/sh" ] || ln -s dash "$dir/root/usr/bin/sh"
     ln -sf mawk "$dir/root/usr/bin/awk"
     printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' >"$dir/etc/passwd"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the agent knows of the processor that it is compiled for. Code that depends on it asks here:
- * another processor is one more branch. A runtime that cannot be followed without one of these is
- * left alone, and the note of its backend says PROCESSOR_NOTE.
+ * The processor that the agent is compiled for, as far as it knows it. Code that depends on it asks
+ * here: another processor is one more branch. A runtime that cannot be followed without one of
+ * these is left alone, and the note of its backend says PROCESSOR_NOTE.
  *
  *   PROCESSOR_SLOT_CALL, _SLOT_DATA  relocations that fill an address into an object's slot
  *   PROCESSOR_FIRST_GLIBC            version of symbols that glibc has had from its beginning here

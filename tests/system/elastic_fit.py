@@ -229,7 +229,7 @@ def counter(keras, **aggregations):
 
 
 def kept(bed, directory):
-    """What callbacks and variables of a layer's own keep of a fit() of two epochs of three batches."""
+    """Returns what callbacks and variables of a layer's own keep of a fit() of two epochs of three batches."""
     keras, np = bed.keras, bed.np
     x, y, best = bed.x[:90], bed.y[:90, None] * 1.0, f"{directory}/best.weights.h5"
     counts = counter(keras, first="only_first_replica", mean="mean")
@@ -249,7 +249,7 @@ def kept(bed, directory):
             "finite": bool(np.isfinite(restored[-1]).all())}
 
 
-# What is refused.
+# Refusals.
 
 def refusals(bed):
     """{what: its error}, and what was done anyway."""

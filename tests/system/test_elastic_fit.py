@@ -14,7 +14,7 @@ from program import BUILD, HERE, clean_env, tensorflow_pythons
 pytestmark = [pytest.mark.xdist_group("fit"), pytest.mark.timeout(4 * GUARD_S)]  # one worker runs them all
 STEPS_PER_EPOCH, EPOCHS, DIED = 7, 4, 18  # of elastic_fit.py
 
-# What is refused: what its message says.
+# Refusals, and words of their messages.
 REFUSED = {
     "run_eagerly": "without run_eagerly",
     "jit_compile": "jit_compile=False",

@@ -113,7 +113,7 @@ export class Detail {
     this.fields?.show(job);
   }
 
-  /** What was so last is so no more. */
+  /** The last state is over. */
   private showEnd(): void {
     this.gone = true;
     this.fact("State", "ended");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page must never say: figures of another time or another job, 0 for what nobody knows, controls for those who
+// Things that the page must never say: figures of another time or another job, 0 for what nobody knows, controls for those who
 // are refused. A real browser; made-up servers, for states that real ones have seldom or late.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";

@@ -38,7 +38,7 @@ def _array(value):
 
 
 class Batches:
-    """What a step function gets its batch from: ``next(iterator)`` is the batch (a slot's part of it in sync
+    """The place from which a step function gets its batch: ``next(iterator)`` is the batch (a slot's part of it in sync
     mode), as with the iterator of a per-worker dataset."""
 
     _now = None  # the tensors that next() gives while a step is traced

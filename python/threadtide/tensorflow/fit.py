@@ -26,7 +26,7 @@ from threadtide.tensorflow.log import log
 from threadtide.tensorflow.strategy import ElasticOptimizer, ElasticParameterServerStrategy
 
 _INSTEAD = "or write a step function, see docs/elastic-tensorflow.md"
-# What a callback hears of an epoch, and does not of one that a resumed training has behind it.
+# Calls that a callback gets in an epoch, and does not in one that a resumed training has behind it.
 _EVENTS = ("on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end", "on_test_begin",
            "on_test_end", "on_test_batch_begin", "on_test_batch_end")
 _models = {}  # id(model): _Elastic, for ever, as the strategy has its variables
@@ -47,7 +47,7 @@ def _fit(model, original, arguments):
 
 
 def _elastic(model):
-    """What is known of @model; None while it is none of an elastic training."""
+    """The record of @model; None while it is none of an elastic training."""
     strategy = model.distribute_strategy
     if not isinstance(strategy, ElasticParameterServerStrategy):
         return None
@@ -66,7 +66,7 @@ def _function(model, kind, force):
     return known if isinstance(known, made) and not force else made(elastic)
 
 
-# What is refused, before anything was done.
+# Refusals, before anything was done.
 
 def _refuse(model, strategy, given):
     """Raises ValueError or RuntimeError if fit() could not do with @given what it does without us."""
@@ -175,14 +175,14 @@ def _arrays(batch):
 
 
 class _Forms:
-    """What is made for batches of a structure: make(types, build). The number of examples is left open, and so is
+    """The things that are made for batches of a structure: make(types, build). The number of examples is left open, and so is
     each dimension in which batches turn out to differ."""
 
     def __init__(self, make):
         self._make, self._known = make, {}
 
     def of(self, batch):
-        """What was made for @batch, and its arrays."""
+        """The thing that was made for @batch, and its arrays."""
         leaves = _arrays(batch)
         structure = tf.nest.map_structure(lambda _: 0, batch)
         present = [n for n, leaf in enumerate(leaves) if leaf is not None]
@@ -213,7 +213,7 @@ def _plain(function, name, types=None):
     return plain
 
 
-# What a step would assign.
+# Assignments that a step would make.
 
 def _metric_variables(model):
     return list({id(v): v for metric in model.metrics for v in metric.variables}.values())
@@ -269,7 +269,7 @@ def _adds(value, start):
 
 
 def _tensors(structure):
-    """What a model returned, as it is now: a metric's result() may be its variable."""
+    """The value that a model returned, as it is now: a metric's result() may be its variable."""
     _check_dense(tf.nest.flatten(structure))
     return tf.nest.map_structure(lambda leaf: leaf if leaf is None else tf.convert_to_tensor(leaf), structure)
 
@@ -307,7 +307,7 @@ class _Elastic:
         try:
             in_data = self._take_source(given)
             given["callbacks"] = self._callbacks(given, given["steps_per_epoch"] or in_data)
-            # What callbacks read and save is what the steps have left, whatever happens to a server meanwhile.
+            # Callbacks read and save the state that the steps have left, whatever happens to a server meanwhile.
             self.strategy.variables_in.on_read = self.coordinator.read
             with self.strategy.updating():  # Keras itself writes an optimizer's moving averages at the end
                 return original(*arguments.args, **arguments.kwargs)
@@ -452,7 +452,7 @@ class _Elastic:
 
 
 class _Train:
-    """What Keras calls for each batch of fit()."""
+    """The function that Keras calls for each batch of fit()."""
 
     of_coordinator = True
 
@@ -486,7 +486,7 @@ class _Train:
 
 
 class _Test:
-    """What Keras calls for each batch of evaluate(), validation's too: a call that gets the metrics' variables and
+    """The function that Keras calls for each batch of evaluate(), validation's too: a call that gets the metrics' variables and
     returns what they are then. So every metric will do."""
 
     of_coordinator = True
@@ -544,7 +544,7 @@ def _check_pure(name, captured, variables):
 
 
 class _Predict:
-    """What Keras calls for each batch of predict()."""
+    """The function that Keras calls for each batch of predict()."""
 
     of_coordinator = True
 

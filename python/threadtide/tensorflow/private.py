@@ -501,7 +501,7 @@ def are_arrays(*data):
 
 
 def arrays_of(*data):
-    """What fit() makes of arrays, see _adapter() for @data: (a structure of arrays, the batch size)."""
+    """The batches that fit() makes of arrays, see _adapter() for @data: (a structure of arrays, the batch size)."""
     from keras.src.trainers.data_adapters import array_slicing
     adapter = _adapter(*data)
     return array_slicing.convert_to_sliceable(adapter._inputs, target_backend="tensorflow"), adapter.batch_size

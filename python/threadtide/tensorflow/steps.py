@@ -63,7 +63,7 @@ def _trace(python, *spec):
 
 
 class Recorder(list):
-    """What a step function leaves to apply() while it is traced: [(optimizer, [(gradient, variable)])].
+    """The list that a step function leaves to apply() while it is traced: [(optimizer, [(gradient, variable)])].
 
     states: [(variable, value, how)] of what the step would assign itself. "sum": the slots' values
     are added to the variable; "mean": it becomes their mean; "first": slot 0's value.

@@ -286,7 +286,7 @@ class ElasticCoordinator:
         return self._variables.assign_now(entry, call.step, do)
 
     def read(self, do):
-        """What do() reads of the variables after all that was scheduled before, also when a server is lost."""
+        """Returns what do() reads of the variables after all that was scheduled before, also when a server is lost."""
         with self._dispatcher.changed:
             call = _Read(do, self._scheduled)
             waits = not (self._ended or self._over or threading.current_thread() is self._thread)

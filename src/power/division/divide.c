@@ -273,7 +273,7 @@ static size_t steps_below(const struct step *step, size_t n, uint64_t key)
     return from;
 }
 
-/* What all steps get under this threshold together, rounded down. */
+/* The watts of all steps together under this threshold, rounded down. */
 static demand_wide served(const struct step *step, const struct sum *sum, size_t n,
                           uint64_t threshold)
 {

@@ -188,7 +188,7 @@ export class HubLive implements Connection {
     this.askSoon(this.link === "lost" ? AGAIN_MS : document.hidden ? HIDDEN_MS : ASK_MS);
   }
 
-  /** What happened is listed; a hole in the list is told. */
+  /** Events are listed; a hole in the list is told. */
   private unheard(): void {
     this.happened.unshift({ time_ms: Date.now(), text: "Events were missed: what happened between the row below and this one is not listed." });
     this.happened.splice(HAPPENED_MAX);

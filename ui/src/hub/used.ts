@@ -17,7 +17,7 @@ const ROWS_MAX = 200;
 const AGAIN_MS = 60000;
 const NAMES = ["Energy", "Between", "Cost", "Than before", "Gaps"];
 
-/** Of what nothing is known the hub has sums all the same, of nothing: that is no 0. */
+/** The hub has sums also of things of which nothing is known: that is no 0. */
 const known = (row: UsedRow): UsedRow => (row.basis === "unknown" ? { ...row, uj: null, low_uj: null, high_uj: null, cost: null } : row);
 
 const byKey = (rows: readonly UsedRow[]) => new Map(rows.map((row) => [row.key, amount(row.uj)]));
