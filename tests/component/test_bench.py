@@ -329,6 +329,12 @@ def test_the_summary_quotes_what_was_measured(pattern, values):
     assert quotes(" ".join(summary()), pattern, *values()), (pattern, values())
 
 
+@pytest.mark.parametrize("name, attention", [("README.md", "attention"), ("README.es.md", "atención")])
+def test_the_front_page_quotes_what_was_measured(name, attention):
+    text, four = (ROOT / name).read_text(), ratios_of("share-4-shared-stock")
+    assert quotes(text, f"| MLP ×#, LSTM ×#, {attention} ×#, CNN ×# |", *[four[model][0] for model in ("mlp", "lstm", "attention", "cnn")])
+
+
 def test_the_rest_of_what_was_compared_with_an_older_commit_is_told_apart():
     """The summary's last row of `paired` holds all rows that have none of their own."""
     own = ("hooked call", "process: tide set", "process: tide help", "tide_get", "tided, 50 jobs", "a call of a stock", "… a bare send()")
