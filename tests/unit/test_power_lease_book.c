@@ -39,6 +39,15 @@ static void acknowledge(uint64_t now, uint32_t i, const struct lease_message *m)
     lease_ack(&book, i, m->boot, m->number, m->uw, now);
 }
 
+static void both_acknowledge(uint64_t now)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        struct lease_message m = next_message(now, i);
+
+        acknowledge(now, i, &m);
+    }
+}
+
 /* Two children with floors of 10, both heard at 1 s and acknowledged, 100 to divide. */
 static void begin_book(uint32_t kind)
 {
@@ -55,10 +64,7 @@ static void begin_book(uint32_t kind)
         acknowledge(SECOND, i, &m);
     }
     lease_want(&book, (uint64_t[]){60, 40}, SECOND);
-    for (uint32_t i = 0; i < 2; i++) {
-        m = next_message(SECOND, i);
-        acknowledge(SECOND, i, &m);
-    }
+    both_acknowledge(SECOND);
     assert_int_equal(lease_sum(&book, SECOND), 100);
 }
 
@@ -326,11 +332,7 @@ static void a_wish_that_is_hardly_another_changes_nothing(void **arg)
     begin_book(CAP_BREAKER);
     book.cap_uw = 2000;
     lease_want(&book, (uint64_t[]){1000, 1000}, 2 * SECOND);
-    for (uint32_t i = 0; i < 2; i++) {
-        struct lease_message m = next_message(2 * SECOND, i);
-
-        acknowledge(2 * SECOND, i, &m);
-    }
+    both_acknowledge(2 * SECOND);
     lease_want(&book, (uint64_t[]){998, 1002}, 3 * SECOND);
     no_more_messages(3 * SECOND);
     lease_want(&book, (uint64_t[]){997, 1003}, 3 * SECOND);
