@@ -139,6 +139,7 @@ def test_people_see_and_steer_trainings_by_kubectl(cluster, namespace, start, tr
     assert kubectl(cluster, namespace, "scale", "job", "auto")[0] == 0
     assert kubectl(cluster, namespace, "pause", "job")[1].endswith("job paused\n")
     eventually(lambda: get(cluster, namespace)["status"]["phase"] == "Suspended")
+    cluster.kubectl("wait", "--for=condition=Suspended", "etj/job", "-n", namespace, "--timeout=20s")
     eventually(lambda: not pods(cluster, namespace))
     assert kubectl(cluster, namespace, "resume", "job")[0] == 0
     until_ready(cluster, namespace, 2)

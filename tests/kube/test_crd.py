@@ -145,7 +145,7 @@ def test_the_api_server_takes_what_the_controller_writes(crd, etjs, namespace):
     assert status == out["status"]["status"]  # nothing was pruned: the schema knows every field
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
         "Accepted": "True", "Ready": "False", "Progressing": "True", "Degraded": "False",
-        "Complete": "False"}
+        "Complete": "False", "Suspended": "False"}
     head, line = crd.kubectl("get", "etj", "-n", namespace).splitlines()
     assert head.split() == ["NAME", "MODE", "PS", "WORKERS", "STEP", "LOSS", "EFFICIENCY", "PHASE", "AGE"]
     assert line.split()[:4] == ["train", "sync", "2", "2"] and "Starting" in line

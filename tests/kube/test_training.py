@@ -99,6 +99,7 @@ def test_a_training_is_paused_and_loses_what_it_has_and_goes_on(plane, stage, na
     assert kubectl(plane, namespace, "pause", "suffers")[0] == 0
     job.until(lambda: job.status()["phase"] == "Suspended")
     assert no_one(job) and "Suspended" in job.events()
+    assert job.condition("Suspended")["status"] == "True"
     steps = job.saved()
     assert steps >= 4 * job.epoch()
     assert kubectl(plane, namespace, "resume", "suffers")[0] == 0

@@ -178,10 +178,12 @@ static void a_suspended_training_gives_back_and_returns(void **state)
     model_spec(&m, "j", "{\"suspend\": true}");
     model_run(&m, 10);
     model_assert_phase(&m, "j", "Suspended");
+    model_assert_condition(&m, "j", "Suspended", "True", "Suspended");
     assert_int_equal(json_array_size(m.pods), 0);
     model_spec(&m, "j", "{\"suspend\": false}");
     model_run(&m, 20);
     model_assert_phase(&m, "j", "Running");
+    model_assert_condition(&m, "j", "Suspended", "False", "NotSuspended");
 }
 
 static void a_deleted_training_is_drained_first(void **state)

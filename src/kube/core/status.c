@@ -126,6 +126,11 @@ static void set_conditions(struct core *c, struct job *job)
         set(c, job, KUBE_DEGRADED, false, "AsExpected", "nothing is known to be wrong");
     set(c, job, KUBE_COMPLETE, ended, ended ? phase : "NotEnded", "%s",
         ended ? "the training has ended" : "the training has not ended");
+    set(c, job, KUBE_IS_SUSPENDED, s->phase == KUBE_SUSPENDED,
+        job->aim == AIM_SUSPEND ? phase : "NotSuspended", "%s",
+        s->phase == KUBE_SUSPENDED    ? "everything is given back; it goes on from its checkpoint"
+        : s->phase == KUBE_SUSPENDING ? "it saves a checkpoint and gives everything back"
+                                      : "nothing asks it to give everything back");
 }
 
 /* Sets the sentence for `kubectl get -o wide` that explains the training's state. */

@@ -26,8 +26,8 @@ static const char *const phase_names[] = {"Pending",    "Starting",    "Running"
 static_assert(ARRAY_LEN(phase_names) == KUBE_PHASE_MAX, "a name for each");
 static const char *const mode_names[] = {"sync", "async"};
 static_assert(ARRAY_LEN(mode_names) == KUBE_MODE_MAX, "a name for each");
-static const char *const condition_names[] = {"Accepted", "Ready", "Progressing", "Degraded",
-                                              "Complete"};
+static const char *const condition_names[] = {"Accepted", "Ready",    "Progressing",
+                                              "Degraded", "Complete", "Suspended"};
 static_assert(ARRAY_LEN(condition_names) == KUBE_CONDITION_MAX, "a name for each");
 
 const char *kube_phase_name(enum kube_phase phase)

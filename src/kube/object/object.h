@@ -233,11 +233,12 @@ enum kube_phase {
 };
 
 enum kube_condition_type {
-    KUBE_ACCEPTED,    /* the spec can be carried out */
-    KUBE_READY,       /* chief and the minimum of servers and workers are in the training */
-    KUBE_PROGRESSING, /* steps are made */
-    KUBE_DEGRADED,    /* a person should know of some trouble */
-    KUBE_COMPLETE,    /* ended: reason Succeeded or Failed */
+    KUBE_ACCEPTED,     /* the spec can be carried out */
+    KUBE_READY,        /* chief and the minimum of servers and workers are in the training */
+    KUBE_PROGRESSING,  /* steps are made */
+    KUBE_DEGRADED,     /* a person should know of some trouble */
+    KUBE_COMPLETE,     /* ended: reason Succeeded or Failed */
+    KUBE_IS_SUSPENDED, /* everything is given back, to go on later */
     KUBE_CONDITION_MAX
 };
 
