@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers of a real engine as jobs of a real tided. A module that imports the fixtures has an
 engine of its own."""
+import contextlib
 import http.client
 import os
 import queue
@@ -46,14 +47,12 @@ def tided(place, engine):
 @pytest.fixture
 def boxes(engine, place):
     """boxes(name, …): a container in which fake_peer runs; all are removed at the end."""
-    made = []
-
-    def make(*args, **more):
-        made.append(Box(engine, place, *args, **more))
-        return made[-1]
-    yield make
-    for box in made:
-        box.remove()
+    with contextlib.ExitStack() as made:  # one that cannot be removed keeps no other one
+        def make(*args, **more):
+            box = Box(engine, place, *args, **more)
+            made.callback(box.remove)
+            return box
+        yield make
 
 
 class Box(Peer):

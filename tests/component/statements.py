@@ -75,6 +75,7 @@ def in_child(function):
 def team(work):
     """How many threads take part in @work: those that use processor time meanwhile, and are not Python's own."""
     def times():
+        time.sleep(0.01)  # a running thread's time is added up at a tick or a switch
         found = {}
         others = {t.native_id for t in threading.enumerate() if t is not threading.main_thread()}
         for task in pathlib.Path("/proc/self/task").iterdir():

@@ -194,6 +194,7 @@ def tasks():
 def team(one=None, steps=30):
     """Threads that use processor time while so many steps run."""
     def times():
+        time.sleep(0.01)  # a running thread's time is added up at a tick or a switch
         return {t: (task / "schedstat").read_text().split()[0] for t, task in tasks().items()}
     before = times()
     for step in range(steps):
