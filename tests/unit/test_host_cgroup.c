@@ -195,6 +195,33 @@ static void memory_limits_are_the_tightest_of_the_whole_path(void **state)
     }
 }
 
+static void kills_for_memory_are_read_where_the_kernel_counts_them(void **state)
+{
+    static const struct tree_file old[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup none rw,memory\n"},
+    };
+    static const struct tree_file new[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup2 none rw\n"},
+        {"m/cgroup.controllers", "cpu memory\n"},
+    };
+    static const struct cgroup_place place = {.cpu = "/a/b"};
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct tree tree;
+        struct cgroup *cg = i ? open_tree(&tree, new, LEN(new)) : open_tree(&tree, old, LEN(old));
+        const char *file = i ? "m/a/b/memory.events" : "m/a/b/memory.oom_control";
+        uint64_t kills = 0;
+
+        assert_int_equal(cgroup_read_oom_kills(cg, &place, &kills), -ENOENT);
+        tree_write(&tree, file, "under_oom 0\noom 9\noom_kill 4\noom_group_kill 2\n");
+        assert_int_equal(cgroup_read_oom_kills(cg, &place, &kills), 0);
+        assert_int_equal(kills, 4);
+        tree_write(&tree, file, "oom 9\n");
+        assert_int_equal(cgroup_read_oom_kills(cg, &place, &kills), -ENOTSUP);
+        close_tree(&tree, cg);
+    }
+}
+
 static void v1_limits_are_the_tightest_of_the_whole_path(void **state)
 {
     struct tree tree;
@@ -619,6 +646,7 @@ int main(void)
         cmocka_unit_test(runtimes_make_weights_of_shares_in_two_ways),
         cmocka_unit_test(shares_are_found_that_make_a_weight),
         cmocka_unit_test(any_group_tells_its_weight_and_what_it_used),
+        cmocka_unit_test(kills_for_memory_are_read_where_the_kernel_counts_them),
         cmocka_unit_test(a_group_of_ours_tells_its_time_where_the_kernel_counts_it),
         cmocka_unit_test(a_v2_group_counts_in_microseconds),
     };

@@ -11,6 +11,7 @@
 #include "daemon/containers/labels.h"
 #include "daemon/daemon.h"
 #include "daemon/link/agent_socket.h"
+#include "host/cgroup/cgroup.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +35,42 @@ void container_free(struct container *c)
     free(c);
 }
 
-const struct job_observer containers_observer = {.gone = container_job_gone};
+static void on_oom(struct container *c)
+{
+    struct job *j = c->job;
+
+    if (!j) {
+        job_announce_out_of_memory(c->set->daemon, c->id);
+        return;
+    }
+    j->observed.out_of_memory = true;
+    snprintf(j->placed.note, sizeof(j->placed.note), "a process was killed: out of memory");
+}
+
+static bool killed_for_memory(const struct container *c, pid_t pid)
+{
+    const struct cgroup *cg = container_daemon(c)->cgroup;
+    struct cgroup_place place = c->place;
+    uint64_t kills;
+
+    return cg && (*place.cpu || cgroup_find(cg, pid, c->id, &place) == 0) &&
+           cgroup_read_oom_kills(cg, &place, &kills) == 0 && kills > 0;
+}
+
+/*
+ * The engine's word of it may come after the container's end, or not at all: its runtime watches
+ * a file that it also removes. The group is there until the engine has seen the end.
+ */
+static void process_gone(struct process *p)
+{
+    struct container *c = p->job->container;
+
+    if (c && killed_for_memory(c, p->pid))
+        on_oom(c);
+}
+
+const struct job_observer containers_observer = {.process_gone = process_gone,
+                                                 .gone = container_job_gone};
 
 static void log_refused(const struct engine_container *seen, const char *why)
 {
@@ -306,18 +342,6 @@ static void on_die(struct container *c, const struct engine_event *event)
         c->job->observed.exit = event->exit_code;
     }
     died(c);
-}
-
-static void on_oom(struct container *c)
-{
-    struct job *j = c->job;
-
-    if (!j) {
-        job_announce_out_of_memory(c->set->daemon, c->id);
-        return;
-    }
-    j->observed.out_of_memory = true;
-    snprintf(j->placed.note, sizeof(j->placed.note), "a process was killed: out of memory");
 }
 
 static void on_event(struct containers *set, const struct engine_event *event)

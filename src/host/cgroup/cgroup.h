@@ -234,6 +234,13 @@ int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgr
 int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
                       struct cgroup_settings *ret);
 
+/*
+ * Reads how many processes of a group the kernel has killed because memory ran out; on v1 the
+ * memory controller's group has the cpu controller's path. Returns 0, -ENOTSUP (no memory
+ * controller, a kernel before 4.13), -ENOENT (no such group) or -errno.
+ */
+int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *place, uint64_t *ret);
+
 /* ---- pure parsers ---- */
 
 struct cgroup_mount {

@@ -609,3 +609,26 @@ int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
         b = file_path(cpuset, sizeof(cpuset), "%s%s", cg->cpuset.point, place->cpuset);
     return read_both(cg, a, cpu, b, cpuset, ret);
 }
+
+int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *place, uint64_t *ret)
+{
+    static const char key[] = "oom_kill ";
+    char file[FILE_PATH_MAX], text[4096];
+    int r = -ENOTSUP;
+
+    if (cg->memory.version != CGROUP_NONE && *place->cpu)
+        r = file_path(file, sizeof(file), "%s%s/%s", cg->memory.point, place->cpu,
+                      cg->memory.ops->memory_events);
+    if (r == 0)
+        r = file_read(cg->root, file, text, sizeof(text));
+    if (r < 0)
+        return r;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, sizeof(key) - 1) == 0) {
+            line += sizeof(key) - 1;
+            return text_scan_u64(&line, ret);
+        }
+    }
+    return -ENOTSUP;
+}

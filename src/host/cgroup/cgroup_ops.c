@@ -178,6 +178,7 @@ static int v1_populate(int root, const char *dir, const char *child, unsigned co
 const struct cgroup_ops cgroup_ops_v1 = {
     .effective_cpus = "cpuset.effective_cpus",
     .memory_limit = "memory.limit_in_bytes",
+    .memory_events = "memory.oom_control",
     .units_file = "cpu.shares",
     .units = {SHARES_MIN, SHARES_STD, SHARES_MAX},
     .get_weight = v1_get_weight,
@@ -285,6 +286,7 @@ static int v2_populate(int root, const char *dir, const char *child, unsigned co
 const struct cgroup_ops cgroup_ops_v2 = {
     .effective_cpus = "cpuset.cpus.effective",
     .memory_limit = "memory.max",
+    .memory_events = "memory.events",
     .units_file = "cpu.weight",
     .units = {CGROUP_WEIGHT_MIN, CGROUP_WEIGHT_STD, CGROUP_WEIGHT_MAX},
     .get_weight = v2_get_weight,

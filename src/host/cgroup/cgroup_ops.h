@@ -12,7 +12,7 @@
 
 /* Every function takes the group as a directory @dir relative to @root. */
 struct cgroup_ops {
-    const char *effective_cpus, *memory_limit; /* file names */
+    const char *effective_cpus, *memory_limit, *memory_events; /* file names */
     const char *units_file;
     struct cgroup_units units;
     int (*get_weight)(int root, const char *dir, uint32_t *ret);
