@@ -52,6 +52,8 @@ static const char usage[] =
     "  --ca-secret NAME        keeps the authority of our certificates; default tide-kube-ca\n"
     "  --tls-dir DIR           holds tls.crt, tls.key and ca.crt of your own instead\n"
     "  --node-image IMAGE      copies tide-tfnode and the Python package into pods\n"
+    "  --gpus NAME,…           resources of nodes that trainings without GPUs leave alone;\n"
+    "                          default nvidia.com/gpu,amd.com/gpu; \"\": no node is\n"
     "  --batch, --settle, --pending, --drain, --silent, --node-lost TIME\n"
     "                          how decisions are paced, see tide-kube(8)\n"
     "  --rate N, --burst N     requests per second in the long run (20), and at once (60)\n"
@@ -75,6 +77,7 @@ enum option_id {
     OPTION_NODE_IMAGE,
     OPTION_RATE,
     OPTION_BURST,
+    OPTION_GPUS,
     OPTION_HELP,
     OPTION_VERSION,
     OPTION_LEASE_DURATION, /* this and the following are times, see take_time() */
@@ -105,6 +108,7 @@ static const struct option options[] = {
     {"node-image", required_argument, NULL, OPTION_NODE_IMAGE},
     {"rate", required_argument, NULL, OPTION_RATE},
     {"burst", required_argument, NULL, OPTION_BURST},
+    {"gpus", required_argument, NULL, OPTION_GPUS},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {"lease-duration", required_argument, NULL, OPTION_LEASE_DURATION},
@@ -220,6 +224,24 @@ static int take_policy(struct command_line *line)
     return EXIT_USAGE;
 }
 
+static int take_gpus(struct command_line *line)
+{
+    char *rest = optarg;
+    const char *name;
+
+    line->settings.gpu_count = 0;
+    while ((name = strsep(&rest, ","))) {
+        if (!*name)
+            continue;
+        if (line->settings.gpu_count == KUBE_GPUS_MAX) {
+            fprintf(stderr, "tide-kube: --gpus: at most %d names are taken\n", KUBE_GPUS_MAX);
+            return EXIT_USAGE;
+        }
+        line->settings.gpus[line->settings.gpu_count++] = name;
+    }
+    return 0;
+}
+
 static int take_elect(struct command_line *line, const char *name)
 {
     const char *value = optarg ? optarg : "yes";
@@ -261,6 +283,8 @@ static int take(struct command_line *line, int id, const char *name)
         return take_number(&line->limits.rate, name);
     case OPTION_BURST:
         return take_number(&line->limits.burst, name);
+    case OPTION_GPUS:
+        return take_gpus(line);
     case OPTION_HELP:
         fputs(usage, stdout);
         return -1;

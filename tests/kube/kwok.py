@@ -128,9 +128,9 @@ class Kwok:
         self.program.start()
         return self
 
-    def nodes(self, count, cpu="32", memory="256Gi", prefix="fake-", labels=None):
-        """Makes so many, and waits until they are Ready and pods may come to them."""
-        amounts = {"cpu": cpu, "memory": memory, "pods": "110"}
+    def nodes(self, count, cpu="32", memory="256Gi", prefix="fake-", labels=None, more=None):
+        """Makes so many, and waits until they are Ready and pods may come to them. @more: of other resources."""
+        amounts = {"cpu": cpu, "memory": memory, "pods": "110", **(more or {})}
         names = [f"{prefix}{number}" for number in range(count)]
 
         def make(name):

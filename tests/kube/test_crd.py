@@ -64,6 +64,9 @@ def test_defaults_are_filled_in(crd, etjs):
     ({"ps": {"min": 3, "max": 2}}, "min must not be above max"),
     ({"env": [{"name": "TIDE_ROLE", "value": "x"}]}, "are the controller's"),
     ({"backoffLimit": -1}, "spec.backoffLimit"),
+    ({"topology": {"mode": "require"}}, "spec.topology.key"),
+    ({"topology": {"key": "zone", "mode": "near"}}, "spec.topology.mode"),
+    ({"gpuNodes": "always"}, "spec.gpuNodes"),
     ({"ps": {"template": {"metadata": {"annotations": {"threadtide.io/leave": ""}}}}}, "the controller's"),
     ({"workers": {"template": {"metadata": {"labels": {"threadtide.io/x": ""}}}}}, "the controller's"),
 ])

@@ -11,6 +11,8 @@
 
 #include "kube_objects.h"
 
+#include "kube/capacity/capacity.h"
+
 /* ---- the world ------------------------------------------------------------------------------- */
 
 struct model_world {
@@ -368,8 +370,9 @@ static inline void model_schedule(struct model *m, size_t p)
     for (size_t n = 0; n < w->world.node_count && !pod->node; n++) {
         const struct kube_node *node = w->nodes[n];
         struct kube_amount free = node->allocatable;
-        bool barred = node->unschedulable || !node->ready || node->taint_count ||
-                      !model_has_extras(node, pod);
+        const struct node_capacity capacity = {.node = node, .usable = node->ready};
+        bool barred = node->unschedulable || node->taint_count ||
+                      !place_admits(&pod->place, NULL, &capacity) || !model_has_extras(node, pod);
 
         for (size_t i = 0; i < w->world.pod_count; i++)
             if (w->pods[i]->node && strcmp(w->pods[i]->node, node->meta.name) == 0 &&

@@ -282,6 +282,9 @@ static void what_a_spec_cannot_say_is_its_fault(void **state)
          "controller's"},
         {"{\"policy\": \"thruoghput\"}", NULL},
         {"{\"ps\": 7}", "spec.ps: is no object"},
+        {"{\"topology\": {\"mode\": \"require\"}}",
+         "spec.topology.key: is missing: a label of nodes, as topology.kubernetes.io/zone"},
+        {"{\"gpuNodes\": \"all\"}", "spec.gpuNodes: 'all' is unknown"},
     };
     struct model m;
 

@@ -275,7 +275,7 @@ static void who_waits_for_gpus_gets_no_room_where_there_are_none(void **state)
     json_t *more = model_json("{\"nvidia.com/gpu\": \"1\"}"), *pod, *node, *container;
 
     model_node(&m, "a", "8", "64Gi");
-    model_etj(&m, "j", "{}");
+    model_etj(&m, "j", "{\"gpuNodes\": \"use\"}");
     pod = model_other(&m, "gpu", NULL, "3", 0);
     container = json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0);
     json_object_update(json_object_get(json_object_get(container, "resources"), "requests"), more);

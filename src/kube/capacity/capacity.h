@@ -20,11 +20,25 @@ bool room_take(struct core *c, struct job *job, enum kube_role role, uint32_t *r
 void room_give_back(struct core *c, struct job *job, enum kube_role role, uint32_t node);
 const char *room_lack(const struct job *job); /* the reason after room_take() has failed */
 bool room_in(const struct kube_amount *free, const struct kube_amount *need);
-bool room_has_extras(const struct node_capacity *capacity, const struct kube_pod *pod);
-void room_take_extras(struct node_capacity *capacity, const struct kube_pod *pod);
+/* How often the node has @extras, at most @most. */
+int64_t room_extras(const struct node_capacity *capacity, const struct kube_extras *extras,
+                    int64_t most);
+void room_take_extras(struct node_capacity *capacity, const struct kube_extras *extras,
+                      int64_t times);
 
-/* node_admits.c */
-bool place_admits(const struct kube_place *place, const struct node_capacity *capacity);
+/* demand.c: what a training's pods ask of their node beyond their template */
+void demand_build(struct core *c);
+void demand_move(struct job *job, const char *zone, bool required); /* servers, workers and chief */
+/* The value of the job's topology key on a node; NULL: it has none. */
+const char *demand_zone_of(const struct job *job, const struct node_capacity *capacity);
+
+/* node_admits.c; @more: of a training's pod, NULL: none */
+bool place_admits(const struct kube_place *place, const struct kube_demand *more,
+                  const struct node_capacity *capacity);
+/* The same, of a node that may be away for a while: taints of Kubernetes' own do not count. */
+bool place_suits(const struct kube_place *place, const struct kube_demand *more,
+                 const struct node_capacity *capacity);
+const char *label_value(const struct kube_labels *labels, const char *key); /* NULL: none */
 bool labels_match(const struct kube_labels *labels, const struct kube_term *term, const char *name);
 
 /* quota_scope.c: what quotas leave; the first four look at spec.quota alone */

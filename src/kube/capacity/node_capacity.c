@@ -20,6 +20,13 @@ bool room_in(const struct kube_amount *free, const struct kube_amount *need)
     return free->mcpu >= need->mcpu && free->bytes >= need->bytes && free->pods >= need->pods;
 }
 
+static int64_t times_in(int64_t free, int64_t each, int64_t most)
+{
+    if (each <= 0)
+        return most;
+    return free < each ? 0 : smaller(free / each, most);
+}
+
 static int64_t *extra_at(const struct node_capacity *capacity, const char *name)
 {
     const struct kube_extras *all = &capacity->node->extras;
@@ -30,24 +37,25 @@ static int64_t *extra_at(const struct node_capacity *capacity, const char *name)
     return NULL;
 }
 
-bool room_has_extras(const struct node_capacity *capacity, const struct kube_pod *pod)
+int64_t room_extras(const struct node_capacity *capacity, const struct kube_extras *extras,
+                    int64_t most)
 {
-    for (uint32_t i = 0; i < pod->extras.count; i++) {
-        const int64_t *left = extra_at(capacity, pod->extras.at[i].name);
+    for (uint32_t i = 0; i < extras->count; i++) {
+        const int64_t *left = extra_at(capacity, extras->at[i].name);
 
-        if (pod->extras.at[i].amount > (left ? *left : 0))
-            return false;
+        most = times_in(left ? *left : 0, extras->at[i].amount, most);
     }
-    return true;
+    return most;
 }
 
-void room_take_extras(struct node_capacity *capacity, const struct kube_pod *pod)
+void room_take_extras(struct node_capacity *capacity, const struct kube_extras *extras,
+                      int64_t times)
 {
-    for (uint32_t i = 0; i < pod->extras.count; i++) {
-        int64_t *left = extra_at(capacity, pod->extras.at[i].name);
+    for (uint32_t i = 0; i < extras->count; i++) {
+        int64_t *left = extra_at(capacity, extras->at[i].name);
 
         if (left)
-            *left -= pod->extras.at[i].amount;
+            *left -= times * extras->at[i].amount;
     }
 }
 
@@ -68,6 +76,29 @@ static int64_t unpowered(struct core *c, const struct kube_node *node)
     if (node->power_until_ns)
         core_wake(c, c->now_ns + node->power_until_ns - c->world->wall_ns);
     return larger(node->allocatable.mcpu - node->power_mcpu, 0);
+}
+
+/* GPU operators label their nodes, which may come before the resource does. */
+static bool is_told(const struct kube_node *node, const char *resource)
+{
+    size_t length = strlen(resource);
+
+    for (uint32_t l = 0; l < node->labels.count; l++)
+        if (strncmp(node->labels.at[l].key, resource, length) == 0 &&
+            strcmp(node->labels.at[l].key + length, ".present") == 0 &&
+            strcmp(node->labels.at[l].value, "true") == 0)
+            return true;
+    return false;
+}
+
+static void find_gpus(const struct kube_settings *settings, struct node_capacity *capacity)
+{
+    for (uint32_t g = 0; g < settings->gpu_count; g++) {
+        const int64_t *amount = extra_at(capacity, settings->gpus[g]);
+
+        capacity->gpu_told |= is_told(capacity->node, settings->gpus[g]);
+        capacity->gpu |= capacity->gpu_told || (amount && *amount > 0);
+    }
 }
 
 static void find_nodes(struct core *c)
@@ -95,6 +126,7 @@ static void find_nodes(struct core *c)
             return;
         for (uint32_t e = 0; e < node->extras.count; e++)
             capacity->extras[e] = node->extras.at[e].amount;
+        find_gpus(c->settings, capacity);
         capacity->usable = node->ready && !node->unschedulable && !node->meta.deleted_ns;
         capacity->plain = true;
         for (uint32_t t = 0; t < node->taint_count; t++)
@@ -163,13 +195,6 @@ static void use_quota(struct job *job, enum kube_role role, int64_t times)
     take(&job->quota_scope->limit_left, &job_task(job, role)->limit, times);
 }
 
-static int64_t times_in(int64_t free, int64_t each, int64_t most)
-{
-    if (each <= 0)
-        return most;
-    return free < each ? 0 : smaller(free / each, most);
-}
-
 static int64_t quota_count(const struct job *job, const struct kube_task *task, int64_t most)
 {
     if (!job->quota_scope)
@@ -201,19 +226,25 @@ void room_build(struct core *c)
         if (node == NOWHERE)
             continue;
         take(&c->nodes[node].free, &pod->request, 1);
-        room_take_extras(&c->nodes[node], pod);
+        room_take_extras(&c->nodes[node], &pod->extras, 1);
     }
 }
 
-static bool is_plain(const struct kube_place *place)
+static bool is_plain(const struct job *job, enum kube_role role)
 {
+    const struct kube_place *place = &job_task(job, role)->place;
+    const struct kube_demand *more = &job->demand[role];
+
     return place->selector.count == 0 && place->term_count == 0 && !place->node_name &&
-           place->toleration_count == 0;
+           place->toleration_count == 0 && more->selector_count == 0 &&
+           more->toleration_count == 0 && !more->topology_required && !more->no_gpus;
 }
 
-static bool admits(const struct kube_place *place, bool plain, const struct node_capacity *capacity)
+static bool admits(const struct job *job, enum kube_role role, bool plain,
+                   const struct node_capacity *capacity)
 {
-    return plain ? capacity->usable && capacity->plain : place_admits(place, capacity);
+    return plain ? capacity->usable && capacity->plain
+                 : place_admits(&job_task(job, role)->place, &job->demand[role], capacity);
 }
 
 static struct kube_amount need_of(const struct kube_task *task)
@@ -224,24 +255,52 @@ static struct kube_amount need_of(const struct kube_task *task)
     return need;
 }
 
-/* @grows: the pod does not exist yet, so the nodes' watts count, too. */
-static bool take_on_node(struct core *c, struct job *job, enum kube_role role, bool grows,
-                         uint32_t *ret_node)
+/* @grows: the pod does not exist yet, so the node's watts count, too. */
+static bool take_there(struct job *job, enum kube_role role, bool grows,
+                       struct node_capacity *capacity)
 {
     const struct kube_task *task = job_task(job, role);
     struct kube_amount need = need_of(task);
-    bool plain = is_plain(&task->place);
 
-    for (uint32_t i = job->cursor[role]; i < c->node_count; i++) {
-        struct node_capacity *capacity = &c->nodes[i];
+    if (!room_in(&capacity->free, &need) || !admits(job, role, is_plain(job, role), capacity) ||
+        room_extras(capacity, &task->extras, 1) < 1)
+        return false;
+    if (grows && capacity->free.mcpu - capacity->unpowered_mcpu < need.mcpu) {
+        job->unpowered = true;
+        return false;
+    }
+    take(&capacity->free, &need, 1);
+    room_take_extras(capacity, &task->extras, 1);
+    return true;
+}
 
-        if (!room_in(&capacity->free, &need) || !admits(&task->place, plain, capacity))
-            continue;
-        if (grows && capacity->free.mcpu - capacity->unpowered_mcpu < need.mcpu) {
-            job->unpowered = true;
-            continue;
+/* Where its topology is only preferred, nodes of it come first, as the scheduler has it. */
+static bool take_nearby(struct core *c, struct job *job, enum kube_role role, bool grows,
+                        uint32_t *ret_node)
+{
+    const struct kube_demand *more = &job->demand[role];
+
+    for (uint32_t i = 0; more->topology_value && !more->topology_required && i < c->node_count;
+         i++) {
+        const char *zone = demand_zone_of(job, &c->nodes[i]);
+
+        if (zone && strcmp(zone, more->topology_value) == 0 &&
+            take_there(job, role, grows, &c->nodes[i])) {
+            *ret_node = i;
+            return true;
         }
-        take(&capacity->free, &need, 1);
+    }
+    return false;
+}
+
+static bool take_on_node(struct core *c, struct job *job, enum kube_role role, bool grows,
+                         uint32_t *ret_node)
+{
+    if (take_nearby(c, job, role, grows, ret_node))
+        return true;
+    for (uint32_t i = job->cursor[role]; i < c->node_count; i++) {
+        if (!take_there(job, role, grows, &c->nodes[i]))
+            continue;
         job->cursor[role] = i;
         *ret_node = i;
         return true;
@@ -263,6 +322,7 @@ void room_give_back(struct core *c, struct job *job, enum kube_role role, uint32
     struct kube_amount need = need_of(job_task(job, role));
 
     take(&c->nodes[node].free, &need, -1);
+    room_take_extras(&c->nodes[node], &job_task(job, role)->extras, -1);
     use_quota(job, role, -1);
     memset(job->cursor, 0, sizeof(job->cursor));
 }
@@ -271,7 +331,7 @@ int64_t room_count(const struct core *c, const struct job *job, enum kube_role r
 {
     const struct kube_task *task = job_task(job, role);
     struct kube_amount need = need_of(task);
-    bool plain = is_plain(&task->place);
+    bool plain = is_plain(job, role);
     int64_t count = 0;
 
     most = quota_count(job, task, most);
@@ -279,8 +339,9 @@ int64_t room_count(const struct core *c, const struct job *job, enum kube_role r
         const struct node_capacity *capacity = &c->nodes[i];
         int64_t here = most - count;
 
-        if (!room_in(&capacity->elastic, &need) || !admits(&task->place, plain, capacity))
+        if (!room_in(&capacity->elastic, &need) || !admits(job, role, plain, capacity))
             continue;
+        here = room_extras(capacity, &task->extras, here);
         here = times_in(capacity->elastic.mcpu - capacity->unpowered_mcpu, need.mcpu, here);
         here = times_in(capacity->elastic.bytes, need.bytes, here);
         count += times_in(capacity->elastic.pods, 1, here);

@@ -19,6 +19,8 @@ void kube_settings_init(struct kube_settings *settings)
         .node_lost_ns = 40 * NS_PER_S,
         .worker_gain_permille = 100,
         .ps_gain_permille = 30,
+        .gpus = {"nvidia.com/gpu", "amd.com/gpu"},
+        .gpu_count = 2,
     };
     policy_spec_parse("throughput", &settings->policy, NULL);
 }
@@ -33,6 +35,9 @@ static void view(struct core *c)
         life_aim(c, &c->jobs[j]);
         learn(c, &c->jobs[j]);
     }
+    demand_build(c);
+    if (c->error)
+        return;
     room_count_trainings(c);
     budget_build(c);
 }
@@ -41,6 +46,7 @@ static void share(struct core *c)
 {
     foreign_pods_serve(c);
     room_count_elastic(c);
+    scale_choose_zones(c);
     counts_decide(c);
 }
 

@@ -176,12 +176,12 @@ static bool shrink_at(struct foreign_pods *o, uint32_t node, const struct kube_p
 static void keep_free(struct node_capacity *capacity, const struct kube_pod *pod)
 {
     add(&capacity->free, &pod->request, -1);
-    room_take_extras(capacity, pod);
+    room_take_extras(capacity, &pod->extras, 1);
 }
 
 static bool admits(const struct node_capacity *capacity, const struct kube_pod *pod)
 {
-    return place_admits(&pod->place, capacity) && room_has_extras(capacity, pod);
+    return place_admits(&pod->place, NULL, capacity) && room_extras(capacity, &pod->extras, 1) == 1;
 }
 
 static bool make_room(struct foreign_pods *o, const struct kube_pod *pod)

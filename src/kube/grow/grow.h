@@ -38,6 +38,8 @@ void counts_decide(struct core *c);
 /* Takes room for the minimum of each role; returns the node of each pod. NULL: there is no room. */
 uint32_t *scale_take_least(struct core *c, struct job *job);
 void scale_give_back(struct core *c, struct job *job, const uint32_t *nodes, uint32_t count);
+/* Where trainings that wait to begin shall: in the zone with most room for their workers. */
+void scale_choose_zones(struct core *c);
 bool scale_start(struct core *c,
                  struct job *job); /* creates the minimum of each role, or nothing */
 void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t node);

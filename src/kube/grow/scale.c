@@ -19,6 +19,7 @@ void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t
     job->have[role]++;
     if (role == KUBE_WORKER)
         job->held_mcpu += job_task(job, role)->request.mcpu;
+    action->create.demand = &job->demand[role];
     action->create.role = role;
     action->create.index = index;
     if (role == KUBE_CHIEF)
@@ -52,6 +53,55 @@ uint32_t *scale_take_least(struct core *c, struct job *job)
             return NULL;
         }
     return nodes;
+}
+
+/* A zone where the training can begin now comes before any other, then the one for most workers. */
+static int64_t worth_of(struct core *c, struct job *job, const char *zone)
+{
+    const struct kube_task *task = job_task(job, KUBE_WORKER);
+    uint32_t *nodes;
+    int64_t worth;
+
+    demand_move(job, zone, true);
+    worth = room_count(c, job, KUBE_WORKER, task->max);
+    nodes = scale_take_least(c, job);
+    if (!nodes)
+        return worth;
+    scale_give_back(c, job, nodes, UINT32_MAX);
+    return worth + KUBE_TASKS_MAX + 1;
+}
+
+static void choose_zone(struct core *c, struct job *job)
+{
+    const char *best = NULL;
+    int64_t most = -1;
+    struct name_map seen;
+
+    core_map(c, &seen, c->node_count);
+    for (uint32_t i = 0; i < c->node_count && !c->error; i++) {
+        const char *zone = demand_zone_of(job, &c->nodes[i]);
+        int64_t worth;
+
+        if (!zone || !c->nodes[i].usable || name_map_get(&seen, zone) != NOWHERE)
+            continue;
+        name_map_put(&seen, zone, i);
+        worth = worth_of(c, job, zone);
+        if (worth > most) {
+            most = worth;
+            best = zone;
+        }
+    }
+    if (!best && job->etj->closeness == KUBE_REQUIRE)
+        best = ""; /* which no node has */
+    demand_move(job, best, job->etj->closeness == KUBE_REQUIRE);
+    job->unpowered = false;
+}
+
+void scale_choose_zones(struct core *c)
+{
+    for (uint32_t j = 0; j < c->job_count; j++)
+        if (c->jobs[j].etj->topology_key && c->jobs[j].aim == AIM_RUN && !c->jobs[j].runs)
+            choose_zone(c, &c->jobs[j]);
 }
 
 bool scale_start(struct core *c, struct job *job)

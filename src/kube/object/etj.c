@@ -26,6 +26,8 @@ static const char *const phase_names[] = {"Pending",    "Starting",    "Running"
 static_assert(ARRAY_LEN(phase_names) == KUBE_PHASE_MAX, "a name for each");
 static const char *const mode_names[] = {"sync", "async"};
 static_assert(ARRAY_LEN(mode_names) == KUBE_MODE_MAX, "a name for each");
+static const char *const closeness_names[] = {"prefer", "require"};
+static_assert(ARRAY_LEN(closeness_names) == KUBE_CLOSENESS_MAX, "a name for each");
 static const char *const condition_names[] = {"Accepted", "Ready",    "Progressing",
                                               "Degraded", "Complete", "Suspended"};
 static_assert(ARRAY_LEN(condition_names) == KUBE_CONDITION_MAX, "a name for each");
@@ -223,6 +225,30 @@ static void check_keys(struct reader *r, const json_t *meta, const char *kind)
             read_fault(r, kind, "%.60s: names under " KUBE_GROUP "/ are the controller's", key);
 }
 
+/* A container without a request of a resource requests its limit, as with GPUs. */
+static void read_task_extras(struct reader *r, const json_t *resources, struct kube_extras *ret)
+{
+    const char *key =
+        json_object_size(json_object_get(resources, "limits")) ? "limits" : "requests";
+
+    read_extras(r, resources, key, ret);
+}
+
+static void read_all_extras(struct reader *r, const json_t *pod, struct kube_task *task)
+{
+    json_t *container;
+    size_t i;
+
+    if (task->resources)
+        read_task_extras(r, task->resources, &task->extras);
+    json_array_foreach (read_array(r, pod, "containers"), i, container) {
+        const char *name = read_string(r, container, "name");
+
+        if (!task->resources || !name || strcmp(name, KUBE_CONTAINER) != 0)
+            read_task_extras(r, read_object(r, container, "resources"), &task->extras);
+    }
+}
+
 static void read_task(struct reader *r, const json_t *spec, const char *key, enum kube_role role,
                       struct kube_task *task)
 {
@@ -249,6 +275,7 @@ static void read_task(struct reader *r, const json_t *spec, const char *key, enu
     pod = read_object(r, task->template, "spec");
     read_at(r, "spec.%s.template.spec.", key);
     read_place(r, pod, &task->place);
+    read_all_extras(r, pod, task);
     read_at(r, "spec.%s.resources.", key);
     read_pod_request(r, pod, task->resources, &task->request, &task->limit, &task->mcpu,
                      &task->limit_mcpu);
@@ -290,6 +317,21 @@ static void read_policy(struct reader *r, const json_t *spec, struct kube_etj *e
         etj->policy = read_copy(r, "");
     if (etj->policy && *etj->policy && policy_spec_parse(etj->policy, &policy, &err))
         read_fault(r, "policy", "%s", err.text);
+}
+
+static void read_topology(struct reader *r, const json_t *spec, struct kube_etj *etj)
+{
+    static const char *const uses[] = {"avoid", "use"};
+    const json_t *topology = read_object(r, spec, "topology");
+
+    etj->gpu_nodes = read_name(r, spec, "gpuNodes", uses, ARRAY_LEN(uses), 0) == 1;
+    read_at(r, "spec.topology.");
+    etj->topology_key = read_text(r, topology, "key");
+    etj->closeness = (enum kube_closeness)read_name(r, topology, "mode", closeness_names,
+                                                    KUBE_CLOSENESS_MAX, KUBE_PREFER);
+    if (topology && (!etj->topology_key || !*etj->topology_key))
+        read_fault(r, "key", "is missing: a label of nodes, as topology.kubernetes.io/zone");
+    read_at(r, "spec.");
 }
 
 /* Checks that spec.quota has room for the minimum of each role. */
@@ -349,6 +391,7 @@ static void read_spec(struct reader *r, const json_t *spec, struct kube_etj *etj
     etj->suspend = read_bool(r, spec, "suspend", false);
     etj->backoff_limit = (int32_t)read_int(r, spec, "backoffLimit", 6, 0, 1000000);
     read_policy(r, spec, etj);
+    read_topology(r, spec, etj);
     read_at(r, "spec.checkpoint.");
     checkpoint = read_object(r, spec, "checkpoint");
     etj->checkpoint_path = read_text(r, checkpoint, "path");
@@ -402,6 +445,7 @@ struct kube_etj *kube_etj_free(struct kube_etj *etj)
     kube_meta_done(&etj->meta);
     for (int role = 0; role < KUBE_ROLE_MAX; role++) {
         kube_place_done(&etj->task[role].place);
+        kube_extras_done(&etj->task[role].extras);
         json_decref(etj->task[role].template);
         json_decref(etj->task[role].resources);
     }
@@ -414,6 +458,7 @@ struct kube_etj *kube_etj_free(struct kube_etj *etj)
     free(etj->policy);
     free(etj->priority_class);
     free(etj->checkpoint_path);
+    free(etj->topology_key);
     free(etj);
     return NULL;
 }

@@ -219,6 +219,9 @@ struct kube_pod {
 
 enum kube_mode { KUBE_SYNC, KUBE_ASYNC, KUBE_MODE_MAX };
 
+/* How close to the chief its servers and workers shall be. */
+enum kube_closeness { KUBE_PREFER, KUBE_REQUIRE, KUBE_CLOSENESS_MAX };
+
 enum kube_phase {
     KUBE_PENDING,    /* waits for room */
     KUBE_STARTING,   /* its pods begin */
@@ -309,8 +312,9 @@ struct kube_task {
     int64_t mcpu; /* of KUBE_CONTAINER in it */
     int64_t limit_mcpu;
     struct kube_place place;
-    json_t *template;  /* metadata and spec of a pod, as the user wrote it; NULL: none */
-    json_t *resources; /* of KUBE_CONTAINER; NULL: none */
+    struct kube_extras extras; /* of its containers: GPUs, for instance */
+    json_t *template;          /* metadata and spec of a pod, as the user wrote it; NULL: none */
+    json_t *resources;         /* of KUBE_CONTAINER; NULL: none */
 };
 
 struct kube_etj {
@@ -335,6 +339,10 @@ struct kube_etj {
     int32_t backoff_limit;
     int32_t finalizer; /* index of ours among its finalizers; -1: ours is missing */
     enum kube_mode mode;
+    char *
+        topology_key; /* label of nodes whose value they shall share with the chief's; NULL: none */
+    enum kube_closeness closeness;
+    bool gpu_nodes; /* also onto nodes with GPUs that it does not ask for */
     bool suspend;
     struct kube_status status;
 };

@@ -325,6 +325,100 @@ static int fill_container(const struct kube_pod_settings *settings, const struct
     return e | put_default(container, "livenessProbe", probe("/healthz", 15));
 }
 
+/* ---- where they may run ---------------------------------------------------------------------- */
+
+static json_t *requirement(const char *key, const char *op, const char *const *values,
+                           uint32_t count)
+{
+    json_t *list = json_array();
+
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(list, json_string(values[i]));
+    return json_pack("{s:s, s:s, s:o}", "key", key, "operator", op, "values", list);
+}
+
+/* The requirements that each of the user's terms gets. */
+static json_t *requirements_of(const struct kube_demand *more)
+{
+    static const char *const yes = "true";
+    json_t *list = json_array();
+
+    if (more->topology_required)
+        json_array_append_new(list,
+                              requirement(more->topology_key, "In", &more->topology_value, 1));
+    for (uint32_t g = 0; more->no_gpus && g < more->gpu_count; g++) {
+        char key[KUBE_NAME_MAX + 64];
+
+        snprintf(key, sizeof(key), "%s.present", more->gpus[g]);
+        json_array_append_new(list, requirement(key, "NotIn", &yes, 1));
+    }
+    if (more->no_gpus && more->host_count)
+        json_array_append_new(
+            list, requirement("kubernetes.io/hostname", "NotIn", more->hosts, more->host_count));
+    return list;
+}
+
+static int require(json_t *affinity, const struct kube_demand *more)
+{
+    json_t *needs = requirements_of(more), *terms, *term;
+    int e = needs ? 0 : -1;
+    size_t i;
+
+    if (json_array_size(needs) > 0) {
+        terms = array_in(object_in(affinity, "requiredDuringSchedulingIgnoredDuringExecution"),
+                         "nodeSelectorTerms");
+        if (json_array_size(terms) == 0)
+            e |= json_array_append_new(terms, json_object());
+        json_array_foreach (terms, i, term)
+            e |= json_array_extend(array_in(term, "matchExpressions"), needs);
+    }
+    json_decref(needs);
+    return e;
+}
+
+static int prefer(json_t *affinity, const struct kube_demand *more)
+{
+    json_t *list = array_in(affinity, "preferredDuringSchedulingIgnoredDuringExecution");
+
+    return json_array_append_new(
+        list, json_pack("{s:i, s:{s:[o]}}", "weight", 100, "preference", "matchExpressions",
+                        requirement(more->topology_key, "In", &more->topology_value, 1)));
+}
+
+static int put_tolerations(json_t *spec, const struct kube_demand *more)
+{
+    static const char *const effects[] = {"NoSchedule", "PreferNoSchedule", "NoExecute", NULL};
+    json_t *list = array_in(spec, "tolerations");
+    int e = 0;
+
+    for (uint32_t i = 0; i < more->toleration_count; i++) {
+        const struct kube_toleration *t = &more->tolerations[i];
+
+        e |= json_array_append_new(list, json_pack("{s:s*, s:s, s:s*, s:s*}", "key",
+                                                   *t->key ? t->key : NULL, "operator",
+                                                   t->value ? "Equal" : "Exists", "value", t->value,
+                                                   "effect", effects[t->effect]));
+    }
+    return e;
+}
+
+static int put_demand(json_t *spec, const struct kube_demand *more)
+{
+    bool near = more->topology_value && !more->topology_required;
+    json_t *affinity;
+    int e = 0;
+
+    for (uint32_t i = 0; i < more->selector_count; i++)
+        e |= json_object_set_new(object_in(spec, "nodeSelector"), more->selector[i].key,
+                                 json_string(more->selector[i].value));
+    if (more->toleration_count)
+        e |= put_tolerations(spec, more);
+    if (!near && !more->topology_required && !more->no_gpus)
+        return e;
+    affinity = object_in(object_in(spec, "affinity"), "nodeAffinity");
+    return e | require(affinity, more) | (near ? prefer(affinity, more) : 0);
+}
+
 static int fill_spec(const struct kube_etj *etj, const char *name, json_t *spec)
 {
     int e = json_object_set_new(spec, "restartPolicy", json_string("Never"));
@@ -380,7 +474,7 @@ json_t *kube_pod_json(const struct kube_pod_settings *settings, const struct kub
 
     kube_pod_name(etj, new_pod->role, new_pod->index, name);
     if (!container || fill_container(settings, etj, new_pod, spec, container) ||
-        fill_spec(etj, name, spec)) {
+        fill_spec(etj, name, spec) || (new_pod->demand && put_demand(spec, new_pod->demand))) {
         json_decref(spec);
         return NULL;
     }

@@ -42,8 +42,26 @@ struct kube_members {
     uint32_t count;
 };
 
+/* Where the pods of one role may run, beyond what their template says; {0}: anywhere. Everything is
+ * borrowed from the world, or the plan's. */
+struct kube_demand {
+    const struct kube_label *selector; /* labels of the node: all of them */
+    const struct kube_toleration *tolerations;
+    uint32_t selector_count;
+    uint32_t toleration_count;
+    const char *topology_key;   /* NULL: none */
+    const char *topology_value; /* that the node has to have, or had better have */
+    bool topology_required;
+    bool no_gpus;             /* not on nodes with GPUs … */
+    const char *const *gpus;  /* … of these resources (RESOURCE.present is "true"), … */
+    const char *const *hosts; /* … which do not say so: their kubernetes.io/hostname */
+    uint32_t gpu_count;
+    uint32_t host_count;
+};
+
 /* A pod to create from a training's template. */
 struct kube_new_pod {
+    const struct kube_demand *demand; /* NULL: none */
     int64_t mcpu; /* of KUBE_CONTAINER in a worker: request and limit; 0: as the spec says */
     uint32_t index;
     enum kube_role role;
@@ -78,8 +96,13 @@ struct kube_plan {
     void *arena;       /* memory that the actions point to */
 };
 
+#define KUBE_GPUS_MAX 16
+
 /* The settings of a controller; the same in every replica. */
 struct kube_settings {
+    const char
+        *gpus[KUBE_GPUS_MAX]; /* resources of nodes that are left to those who ask for them */
+    uint32_t gpu_count;
     struct policy_spec policy;    /* for trainings that name none */
     int64_t batch_ns;             /* urgent changes aside, changes within this time go together */
     int64_t settle_ns;            /* pause in growth after something has left */

@@ -68,6 +68,8 @@ struct job {
     int64_t want_mcpu;   /* for all of its workers */
     int64_t worker_mcpu; /* for each worker that can be resized */
     int64_t start_mcpu;  /* of the counted room, what its start takes; 0: it does not fit now */
+    struct kube_demand demand[KUBE_ROLE_MAX];
+    const char *zone; /* value of spec.topology.key where it runs; NULL: not known, or no key */
     uint32_t cursor[KUBE_ROLE_MAX]; /* for room_take(): no node before it has room */
     struct kube_status status;
     struct policy_reason why;
@@ -97,6 +99,8 @@ struct node_capacity {
     struct kube_amount promise; /* additionally free once leaving and shrinking pods are done */
     bool usable;                /* ready, and takes pods */
     bool plain;                 /* has no taints that keep pods off */
+    bool gpu;                   /* has a resource of settings.gpus */
+    bool gpu_told;              /* its labels say so, too */
     int64_t elastic_mcpu;       /* of its workers that can be resized */
     int64_t leaving_mcpu;       /* of pods that will be gone in a moment */
 };

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Demands of a training's pods on their node beyond their template: to be close to their chief
+ * (spec.topology), and no node with GPUs that they do not ask for.
+ */
+#include "kube/capacity/capacity.h"
+
+#include <string.h>
+
+#define HOSTS_MAX 256 /* nodes with GPUs that a pod's affinity names: the others it may come to */
+#define HOSTNAME  "kubernetes.io/hostname"
+
+/* ---- closeness ------------------------------------------------------------------------------- */
+
+const char *demand_zone_of(const struct job *job, const struct node_capacity *capacity)
+{
+    return label_value(&capacity->node->labels, job->etj->topology_key);
+}
+
+/* The value that a pod without a node was made for; NULL: none, or it is only preferred. */
+static const char *zone_wanted(const struct job *job, const struct kube_pod *pod)
+{
+    for (uint32_t t = 0; t < pod->place.term_count; t++)
+        for (uint32_t i = 0; i < pod->place.terms[t].count; i++) {
+            const struct kube_requirement *need = &pod->place.terms[t].at[i];
+
+            if (!need->field && need->op == KUBE_IN && need->value_count == 1 &&
+                strcmp(need->key, job->etj->topology_key) == 0)
+                return need->values[0];
+        }
+    return NULL;
+}
+
+static const char *zone_of(const struct core *c, const struct job *job,
+                           const struct replica *replica)
+{
+    const struct kube_pod *pod = replica->pod;
+    uint32_t node = pod && pod->node ? name_map_get(&c->node_by_name, pod->node) : NOWHERE;
+
+    if (node != NOWHERE)
+        return demand_zone_of(job, &c->nodes[node]);
+    return pod && !pod->node ? zone_wanted(job, pod) : NULL;
+}
+
+/* The chief's zone; while it has none, as before it is made anew, that of the first replica. */
+static const char *find_zone(const struct core *c, const struct job *job)
+{
+    const char *zone = job->chief ? zone_of(c, job, job->chief) : NULL;
+
+    for (uint32_t i = 0; i < job->replica_count && !job->chief && !zone; i++)
+        if (replica_stays(&job->replicas[i]))
+            zone = zone_of(c, job, &job->replicas[i]);
+    return zone;
+}
+
+void demand_move(struct job *job, const char *zone, bool required)
+{
+    job->zone = zone;
+    memset(job->cursor, 0, sizeof(job->cursor));
+    for (int role = 0; role < KUBE_ROLE_MAX; role++) {
+        job->demand[role].topology_key = zone ? job->etj->topology_key : NULL;
+        job->demand[role].topology_value = zone;
+        job->demand[role].topology_required = zone && required;
+    }
+}
+
+/* A chief that is nowhere by this label has no workers beside it: "" is no node's zone. */
+static void build_topology(struct core *c, struct job *job)
+{
+    bool required = job->etj->closeness == KUBE_REQUIRE;
+    const char *zone = find_zone(c, job);
+
+    if (!zone && required && job->chief && job->chief->pod)
+        zone = "";
+    demand_move(job, zone, required);
+}
+
+/* ---- GPUs ------------------------------------------------------------------------------------ */
+
+static bool asks_for_gpu(const struct core *c, const struct kube_task *task)
+{
+    for (uint32_t e = 0; e < task->extras.count; e++)
+        for (uint32_t g = 0; g < c->settings->gpu_count; g++)
+            if (task->extras.at[e].amount > 0 &&
+                strcmp(task->extras.at[e].name, c->settings->gpus[g]) == 0)
+                return true;
+    return false;
+}
+
+/*
+ * A pod that only nodes with GPUs would ever take, by its template, may use them. Those that its
+ * affinity has to name are the ones that would take it, too: mostly a taint keeps it off.
+ */
+static void build_gpus(struct core *c, struct job *job, enum kube_role role)
+{
+    const struct kube_place *place = &job_task(job, role)->place;
+    struct kube_demand *more = &job->demand[role];
+    const char **hosts = core_alloc(c, HOSTS_MAX, sizeof(*hosts));
+    bool others = false;
+
+    if (!hosts || asks_for_gpu(c, job_task(job, role)))
+        return;
+    more->hosts = hosts;
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        const struct node_capacity *capacity = &c->nodes[i];
+        const char *host = label_value(&capacity->node->labels, HOSTNAME);
+
+        if (!place_suits(place, more, capacity))
+            continue;
+        others |= !capacity->gpu;
+        if (capacity->gpu && !capacity->gpu_told && host && more->host_count < HOSTS_MAX)
+            hosts[more->host_count++] = host;
+    }
+    more->no_gpus = others;
+    more->gpus = c->settings->gpus;
+    more->gpu_count = c->settings->gpu_count;
+}
+
+void demand_build(struct core *c)
+{
+    bool gpus = false;
+
+    for (uint32_t i = 0; i < c->node_count; i++)
+        gpus |= c->nodes[i].gpu;
+    for (uint32_t j = 0; j < c->job_count && !c->error; j++) {
+        struct job *job = &c->jobs[j];
+
+        for (int role = 0; role < KUBE_ROLE_MAX && gpus && !job->etj->gpu_nodes; role++)
+            build_gpus(c, job, (enum kube_role)role);
+        if (job->etj->topology_key)
+            build_topology(c, job);
+    }
+}
