@@ -65,7 +65,9 @@ LOWEST_PRIORITY = """renice -n 19 $$ >/dev/null
 # A machine without Docker or qemu must not stay green in CI, which installs both: by phase, what has to have run.
 MUST_RUN = os.environ.get("TIDE_CHECK_MUST_RUN") == "1" and os.geteuid() == 0
 END_TO_END = {"system": ("test_two_trainings_share_the_cores_and_obey_tide_set", "test_cores_and_threads_of_a_container_follow_each_other"),
-              "kubelet": ("test_cores_and_threads_of_a_worker_that_trains_follow_each_other",)}
+              "kubelet": ("test_cores_and_threads_of_a_worker_that_trains_follow_each_other",),
+              "packages": ("test_a_minute_after_the_first_word_two_jobs_have_shared_the_machine",
+                           "test_a_minute_after_pip_two_numpy_programs_of_a_user_without_root_or_a_compiler_share_the_machine")}
 
 # The interpreters with TensorFlow: the environments that setup.sh makes, or what the user names.
 PYTHONS = [os.environ.get(f"TIDE_PYTHON_{name.upper()}") or str(ROOT / folder / "bin/python")
@@ -374,9 +376,17 @@ PHASES = [
         diff -rq {OUT}/ui dist || {{ echo "ui/dist is old: run 'node build.mjs' in ui"; exit 1; }}
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
           (node_results, "ui", LOGS / "ui.log")),
+    # As users get it: Debian packages and a wheel, each made once, installed where nothing else is.
+    Phase("package-tools", "scripts/setup.sh packages-ci || { echo 'neither debhelper nor mmdebstrap, see above'; exit 77; }",
+          light=True),
+    Phase("package-files", f"""
+        scripts/packages.py --binary --no-lintian --to {OUT}/packages
+        python3 scripts/wheel.py --to {OUT}/wheel""", ("package-tools",), idle=True),
     pytest_phase("component", ("gcc", "tf221", "torch"), f"-n 4 --dist loadfile --deselect {CALIBRATION}", limit_s=1800),
     suite_phase("calibration", lambda what, file: f"{PYTEST} --junitxml={file} {what}", CALIBRATION, ("gcc", "tf221"),
                 OUT / "calibration.xml", quiet=True),
+    suite_phase("packages", lambda what, file: f"TIDE_PACKAGES={OUT}/packages {PYTEST} -m ci --junitxml={file} {what}",
+                "tests/packages", ("package-files", "tf221"), OUT / "packages.xml", alone=True),
     pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadgroup", alone=True, limit_s=1500, again_s=600),
 ]
 

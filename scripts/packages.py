@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the Debian packages of the last commit, from a source package made of `git archive`.
 
-    scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--vary] [--rpm]
+    scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--binary] [--vary] [--rpm]
 
 DIR (build/packages) has the packages, the source package, and NAME.spdx.json beside each package: its
 files with their hashes, and what it depends on (SPDX 2.3). The same commit gives the same bytes, whatever
 the folder. uPlot, which is in the page, is fetched from npm and checked against ui/package-lock.json, and
 becomes a part of its own of the source package.
 
---plus WORD: version VERSION+WORD, by another entry of debian/changelog (tests of upgrades). --rpm: packages for
-Fedora instead, see dist/rpm/threadtide.spec.
+--binary: the packages alone, the same bytes, without the source package, and so without npm. --plus WORD: version
+VERSION+WORD, by another entry of debian/changelog (tests of upgrades). --rpm: packages for Fedora instead, see
+dist/rpm/threadtide.spec.
 """
 import argparse
 import base64
@@ -79,8 +80,8 @@ def write_entry(folder, version):
                     f" -- {changelog('Maintainer')}  {when}\n\n" + file.read_text())
 
 
-def source_tree(work, plus):
-    """The unpacked source package in @work, beside its parts as dpkg-source wants them named."""
+def source_tree(work, plus, binary):
+    """The unpacked source package in @work, beside its parts as dpkg-source wants them named, which @binary leaves out."""
     commit = output("git", "rev-parse", "HEAD", cwd=ROOT).strip()
     epoch = output("git", "log", "-1", "--format=%ct", commit, cwd=ROOT).strip()
     if output("git", "status", "--porcelain", cwd=ROOT):
@@ -92,11 +93,12 @@ def source_tree(work, plus):
     if plus:
         file = folder / "meson.build"
         file.write_text(file.read_text().replace(f"version: '{project_version()}'", f"version: '{version}'", 1))
-    pack(folder, work / f"threadtide_{version}.orig.tar", epoch)
-    plot = work / f"threadtide_{version}.orig-{PLOT}.tar.gz"
-    fetch_plot(plot)
-    (folder / PLOT).mkdir()
-    run("tar", "-C", folder / PLOT, "--strip-components=1", "-xf", plot)
+    if not binary:
+        pack(folder, work / f"threadtide_{version}.orig.tar", epoch)
+        plot = work / f"threadtide_{version}.orig-{PLOT}.tar.gz"
+        fetch_plot(plot)
+        (folder / PLOT).mkdir()
+        run("tar", "-C", folder / PLOT, "--strip-components=1", "-xf", plot)
     archive(commit, folder.name, "debian").extractall(work)
     if plus:
         write_entry(folder, version)
@@ -152,7 +154,7 @@ def build(folder, options):
         env.update(LC_ALL="C", TZ="Pacific/Kiritimati", DEB_BUILD_OPTIONS="parallel=1", USER="somebody")
     log = folder.parent / "log"
     with open(log, "wb") as file:
-        done = subprocess.run(["dpkg-buildpackage", "-us", "-uc"], cwd=folder, env=env, stdout=file,
+        done = subprocess.run(["dpkg-buildpackage", "-us", "-uc", *(["-b"] if options.binary else [])], cwd=folder, env=env, stdout=file,
                               stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, umask=0o027 if options.vary else 0o022, check=False)
     if done.returncode:
         print(*log.read_text(errors="replace").splitlines()[-60:], sep="\n")
@@ -182,6 +184,7 @@ def main():
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/packages", help="DIR (build/packages)")
     parser.add_argument("--plus", help="version VERSION+WORD", metavar="WORD")
     parser.add_argument("--no-lintian", action="store_true")
+    parser.add_argument("--binary", action="store_true", help="no source package")
     parser.add_argument("--rpm", action="store_true", help="RPM packages, by dist/rpm/threadtide.spec")
     parser.add_argument("--vary", action="store_true", help="another folder, language, time zone and umask")
     options = parser.parse_args()
@@ -190,7 +193,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=to.parent, prefix="packages-") as name:
         work = pathlib.Path(name, "elsewhere" if options.vary else "")
         work.mkdir(exist_ok=True)
-        folder = source_tree(work, options.plus)
+        folder = source_tree(work, options.plus, options.binary)
         if options.rpm:
             build_rpm(folder, folder.name.rpartition("-")[2])
         else:

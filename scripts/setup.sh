@@ -9,6 +9,7 @@
 #     check                   Debian packages that the tests need besides
 #     cluster                 Debian packages that virtual machines for tests need
 #     packages                Debian packages that making packages needs besides
+#     packages-ci             Debian packages that scripts/check.py packages needs
 #     rpm                     Debian packages that making RPMs needs besides
 #     check-packages          Debian packages that their tests need besides
 #     wheel-old               Debian packages that `make wheel-old` needs besides
@@ -52,8 +53,10 @@ check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslur
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
     containernetworking-plugins $images_packages $docker_packages"
 kube_packages="openssl iproute2"
-packages_packages="debhelper dh-python dpkg-dev libslurm-dev lintian git xz-utils"
-check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest"
+binary_packages="debhelper dh-python dpkg-dev libslurm-dev git"
+packages_packages="$binary_packages lintian xz-utils"
+packages_ci_packages="$binary_packages mmdebstrap debian-archive-keyring python3-venv"
+check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest python3-venv"
 slurm_packages="slurmctld slurmd slurm-client libslurm-dev munge iproute2 python3-pytest"
 aarch64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu debian-archive-keyring"
 site_packages="mkdocs-material mandoc"
@@ -348,7 +351,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -362,6 +365,7 @@ for word in "$@"; do
         packages="$packages $packages_packages"
         command -v npm >/dev/null || packages="$packages npm"
         ;;
+    packages-ci) packages="$packages $build_packages $packages_ci_packages" ;;
     rpm) packages="$packages rpm" ;;
     wheel-old) packages="$packages $wheel_old_packages" ;;
     images) packages="$packages $images_packages" ;;

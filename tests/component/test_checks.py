@@ -276,7 +276,7 @@ def test_end_to_end_tests_that_were_skipped_fail_where_they_must_run(check, tmp_
 def test_end_to_end_tests_are_those_of_their_phases_and_ci_asks_for_them(check):
     assert "export TIDE_CHECK_MUST_RUN=1\n" in (ROOT / ".ci/run").read_text()
     for phase, tests in check.END_TO_END.items():
-        folder = {"system": "system", "kubelet": "kube"}[phase]
+        folder = {"system": "system", "kubelet": "kube", "packages": "packages"}[phase]
         text = "".join(file.read_text() for file in (ROOT / "tests" / folder).glob("test_*.py"))
         assert all(f"\ndef {test}(" in text for test in tests) and f"tests/{folder}" in check.PHASE[phase].command
 

@@ -3,9 +3,11 @@
 import pathlib
 import shutil
 import subprocess
+import time
 
 RELEASE = "bookworm"
 GUARD_S = 300
+KEPT_S = 24 * 3600  # the mirror has other packages than an older root's lists name
 
 
 def mirrors():
@@ -18,8 +20,8 @@ def mirrors():
 
 
 def make(archive, packages=()):
-    """Writes a tar of a clean root, once."""
-    if archive.exists():
+    """Writes a tar of a clean root, once a day."""
+    if archive.exists() and time.time() - archive.stat().st_mtime < KEPT_S:
         return
     archive.parent.mkdir(parents=True, exist_ok=True)
     unfinished = archive.with_name("unfinished-" + archive.name)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages that `make check-packages` has made, in clean roots and in a virtual machine."""
+"""Packages that `make check-packages` has made, in clean roots and in a virtual machine.
+
+Tests marked `ci` need the packages and the wheel once, without a source package: CI runs them (scripts/check.py packages).
+"""
 import os
 import pathlib
 import subprocess
@@ -12,6 +15,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TIDE_PACKAGES") or ROOT / "build/packages").resolve()
 NAMES = ("threadtide", "libtide1", "libtide-dev", "python3-threadtide", "threadtide-docker", "threadtide-power",
          "threadtide-hub", "threadtide-slurm", "tide-kube")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "ci: CI runs it")
 
 
 class Packages:
@@ -65,6 +72,8 @@ def loop(packages, tmp_path_factory):
 @pytest.fixture(scope="session")
 def archive():
     """A clean root, made once and kept beside the packages."""
+    if not clean_root.mirrors():
+        pytest.skip("needs a mirror of Debian's")
     file = BUILD.with_name("clean-root.tar")
     clean_root.make(file)
     return file

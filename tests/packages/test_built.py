@@ -39,6 +39,7 @@ def test_the_folder_of_configurations_is_there_whichever_of_them_is_installed(pa
     assert (packages.unpack(tmp_path, name) / "etc/tide").is_dir()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", NAMES)
 def test_each_has_its_licence_with_that_of_what_is_bundled(packages, tmp_path, name):
     folder = packages.unpack(tmp_path, name)
@@ -47,6 +48,7 @@ def test_each_has_its_licence_with_that_of_what_is_bundled(packages, tmp_path, n
     assert gzip.open(folder / f"usr/share/doc/{name}/changelog.Debian.gz").read().startswith(b"threadtide (")
 
 
+@pytest.mark.ci
 def test_programs_are_hardened_and_the_agent_fits_into_any_process(packages, tmp_path):
     folder = packages.unpack(tmp_path, *NAMES)
     programs = [file for file in (folder / "usr/bin").iterdir()
@@ -62,6 +64,7 @@ def test_programs_are_hardened_and_the_agent_fits_into_any_process(packages, tmp
         assert (folder / f"usr/lib/threadtide/{place}/libtide-agent.so").is_file()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", NAMES)
 def test_the_bill_of_materials_names_every_file_and_dependency(packages, name):
     file = packages.files[name]
@@ -80,6 +83,7 @@ def test_the_bill_of_materials_names_every_file_and_dependency(packages, name):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.ci
 def test_the_shipped_configuration_shows_each_key_with_its_default(packages, tmp_path):
     folder = packages.unpack(tmp_path, "threadtide")
     shipped = folder / "etc/tide/tide.conf"

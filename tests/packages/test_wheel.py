@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel of `make wheel`, in a clean root that has nothing but Python."""
+import contextlib
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
+import time
 import zipfile
 
 import pytest
@@ -13,7 +17,83 @@ from clean_root import Root
 from conftest import BUILD, ROOT
 
 VENV = "/venv/bin"
+MINUTE_S = 60
+GUARD_S = 120
+NOBODY = 65534
+NO_DAEMON = 5  # how tide ends without one
+PRODUCTS = """
+import sys, threading, numpy
+threading.Thread(target=sys.stdin.read).start()
+a = numpy.ones((700, 700))
+while threading.active_count() > 1:
+    a @ a
+"""
 JOB = "import threadtide as t; print(t.available(), flush=True); input()"
+
+
+def pinned(package):
+    """The lines of requirements/ that pin it."""
+    return re.search(rf"^{package}==.*?(?<!\\)\n", (ROOT / "requirements/tf221.txt").read_text(), re.M | re.S)[0]
+
+
+@pytest.fixture
+def user():
+    """A folder of a user without root, and how to start that user's programs."""
+    who = {"user": NOBODY, "group": NOBODY, "extra_groups": ()} if os.geteuid() == 0 else {}
+    with tempfile.TemporaryDirectory(prefix="tide-user-") as name:
+        if who:
+            os.chown(name, NOBODY, NOBODY)
+        yield pathlib.Path(name), who
+
+
+@pytest.mark.ci
+def test_a_minute_after_pip_two_numpy_programs_of_a_user_without_root_or_a_compiler_share_the_machine(wheel, user, capsys):
+    home, who = user
+    tools, cores = home / "venv/bin", len(os.sched_getaffinity(0))
+    env = {"PATH": str(tools), "HOME": str(home), "TIDE_DIR": str(home / "run"), "TIDE_CLAIMS_DIR": str(home / "claims"),
+           **{name: value for name, value in os.environ.items() if name.startswith("PIP_")}}
+    assert not any(shutil.which(program, path=env["PATH"]) for program in ("cc", "gcc", "clang"))
+
+    def start(*words, **more):
+        return subprocess.Popen(words, env=env, cwd=home, text=True, stdout=subprocess.PIPE, **who, **more)
+
+    def out(*words, statuses=(0,)):
+        with start(*words, stdin=subprocess.DEVNULL) as process:
+            said, _ = process.communicate(timeout=GUARD_S)
+        assert process.returncode in statuses, words
+        return said
+
+    def shares():
+        said = out(tools / "tide", "ps", "--json", statuses=(0, NO_DAEMON))  # the first job is about to start it
+        return {job["name"]: (job["target"], job["active"]) for job in json.loads(said or "[]")}
+
+    def eventually(jobs, threads):
+        """So many jobs have so many threads together, each as many as it is told."""
+        end = time.monotonic() + GUARD_S
+        while [len(found := shares()), sum(active for _, active in found.values() if active)] != [jobs, threads] or any(
+                target != active for target, active in found.values()):
+            assert time.monotonic() < end, found
+            time.sleep(0.1)
+
+    (home / "wanted.txt").write_text(pinned("numpy"))
+    (home / wheel.name).write_bytes(wheel.read_bytes())
+    out("/usr/bin/python3", "-m", "venv", home / "venv")
+    out(tools / "pip", "install", "-q", "--require-hashes", "-r", home / "wanted.txt")  # a user's program has it
+    begin = time.monotonic()
+    out(tools / "pip", "install", "-q", "--no-index", home / wheel.name)
+    with contextlib.ExitStack() as stack:
+        one, two = (stack.enter_context(start(tools / "tide", "run", "--name", name, "--", tools / "python", "-c", PRODUCTS,
+                                              stdin=subprocess.PIPE)) for name in ("one", "two"))
+        eventually(2, max(cores, 2))
+        took = time.monotonic() - begin
+        two.stdin.close()
+        assert two.wait(GUARD_S) == 0
+        eventually(1, cores)
+        one.stdin.close()
+        assert one.wait(GUARD_S) == 0
+    with capsys.disabled():
+        print(f"\nsince pip install began, until two programs shared the machine: {took:.1f} s")
+    assert took < MINUTE_S
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +103,7 @@ def wheel():
     return found[0]
 
 
+@pytest.mark.ci
 def test_its_tag_is_the_oldest_glibc_that_all_its_programs_run_with(wheel, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path)
     needed = set()
@@ -59,6 +140,7 @@ def test_the_one_for_older_systems_runs_two_jobs_without_a_compiler(tmp_path):
     assert not list(tmp_path.glob("venv/lib/python3*/site-packages/threadtide*")) and not (tools / "tide").exists()
 
 
+@pytest.mark.ci
 def test_each_bundled_library_comes_with_a_licence(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     bundled = {re.match(r"threadtide\.libs/(lib[a-z0-9+-]*?)-[0-9a-f]{8}\.", name)[1]
