@@ -90,10 +90,10 @@ static void seconds_are_judged_by_their_p99(void **state)
     tell(0, BEGIN + MS(1100), 199, 20, 0);
     tell(0, BEGIN + MS(2000), 10, 80, 0);
     window(BEGIN + MS(3000));
-    assert_int_equal(job.latency.seconds, 3);
-    assert_int_equal(job.latency.seconds_kept, 2);
+    assert_int_equal(job.latency.seconds.judged, 3);
+    assert_int_equal(job.latency.seconds.kept, 2);
     window(BEGIN + MS(9000)); /* no requests: nothing to judge */
-    assert_int_equal(job.latency.seconds, 3);
+    assert_int_equal(job.latency.seconds.judged, 3);
 }
 
 static void requests_that_never_end_are_slow_and_after_a_minute_forgotten(void **state)
@@ -101,7 +101,7 @@ static void requests_that_never_end_are_slow_and_after_a_minute_forgotten(void *
     tell(0, BEGIN, 10, 20, 3);
     assert_true(window(BEGIN + MS(4000)).p99_ns >= MS(3000));
     assert_int_equal(window(BEGIN + MS(5000)).ended, 3);
-    assert_true(job.latency.seconds > job.latency.seconds_kept);
+    assert_true(job.latency.seconds.judged > job.latency.seconds.kept);
     assert_int_equal(window(BEGIN + MS(61000)).in_flight, 0);
     assert_true(window(BEGIN + MS(61000)).p99_ns == 0);
 }
@@ -159,7 +159,7 @@ static void calls_of_a_process_are_none_where_another_tells_requests(void **stat
     assert_int_equal(window(BEGIN + MS(1200)).ended, 2);
     assert_int_equal(window(BEGIN + MS(1200)).in_flight, 1);
     assert_int_equal(job.latency.requests, 2);
-    assert_int_equal(job.latency.seconds, 0);
+    assert_int_equal(job.latency.seconds.judged, 0);
 }
 
 static void calls_of_two_runtimes_in_two_processes_count_together(void **state)

@@ -135,7 +135,7 @@ static void put_done(FILE *f, const struct job *j)
 /* Jobs of which no request was told have none of these. */
 static void put_requests(FILE *f, const struct job *j)
 {
-    if (j->latency.since_ns == 0)
+    if (j->latency.seconds.since_ns == 0)
         return;
     put_job(f, "tide_job_requests_total", j);
     fprintf(f, "} %" PRIu64 "\n", j->latency.requests);
@@ -175,7 +175,8 @@ static void put_judged(FILE *f, const struct job *j)
     for (int kept = 0; kept <= 1 && j->asked.attributes.slo_us; kept++) {
         put_job(f, "tide_job_promise_judged_seconds_total", j);
         fprintf(f, ",kept=\"%s\"} %" PRIu64 "\n", kept ? "yes" : "no",
-                kept ? j->latency.seconds_kept : j->latency.seconds - j->latency.seconds_kept);
+                kept ? j->latency.seconds.kept
+                     : j->latency.seconds.judged - j->latency.seconds.kept);
     }
 }
 

@@ -189,6 +189,7 @@ static json_t *view_reason(const struct job *j)
 static json_t *view_latency(const struct job *j)
 {
     const struct job_latency *l = &j->latency;
+    const struct latency_seconds *s = &l->seconds;
     struct latency_window w;
     char why[PROMISES_TEXT_MAX];
 
@@ -199,9 +200,9 @@ static json_t *view_latency(const struct job *j)
         "promise_us", number_or_null((uint64_t)j->asked.attributes.slo_us), "p99_us",
         number_or_null(w.p99_ns / NS_PER_US), "requests", number(l->requests), "rate",
         number(w.per_second), "in_flight", number(w.in_flight), "need",
-        number_or_null(promises_bind(j) && !j->promise.alone ? j->promise.need : 0), "kept",
-        l->seconds ? json_real((double)l->seconds_kept / (double)l->seconds) : json_null(),
-        "seconds", number(l->seconds), "seconds_kept", number(l->seconds_kept), "why",
+        number_or_null(promises_bind(j) && !j->promise.room.alone ? j->promise.room.need : 0),
+        "kept", s->judged ? json_real((double)s->kept / (double)s->judged) : json_null(), "seconds",
+        number(s->judged), "seconds_kept", number(s->kept), "why",
         shown_text(promises_text(j, why)));
 }
 

@@ -16,7 +16,7 @@
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
 #include "policy/core/extras.h"
-#include "policy/core/promise.h"
+#include "policy/core/promise_room.h"
 #include "power/measure/range.h"
 #include "proto/attribute.h"
 #include "proto/proto.h"
@@ -213,16 +213,10 @@ struct job_extras {
 struct job_promise {
     int64_t slo_us; /* the promise that the rest is about; 0: none */
     struct promise_state state;
-    uint32_t need; /* cores; 0: not known */
-    uint32_t least,
-        room;     /* by the last decision: cores that it may have; room 0: it takes no part */
-    uint32_t own; /* of these: as many as others leave at their minima; on the rest they yield */
-    uint32_t threads; /* that it shall have, more than its share where others yield; 0: its share */
-    uint32_t yields_to; /* number of the job whose promise lowers this one's weight; 0: none */
-    bool alone;         /* no other job could use what it does not */
-    uint32_t source;    /* of the requests that the rest was learnt from */
-    uint32_t has;       /* cores in place */
-    uint32_t in_flight; /* requests at the last look */
+    struct promise_room room; /* its need, and its bounds by the last decision */
+    uint32_t source;          /* of the requests that the rest was learnt from */
+    uint32_t has;             /* cores in place */
+    uint32_t in_flight;       /* requests at the last look */
     uint64_t looked_ns;
 };
 

@@ -8,18 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
-#define P99 990 /* permille */
-#define FORGOTTEN_NS                                                                               \
-    (60 * NS_PER_S) /* what is in flight so long, while nothing moves, never ends */
-
-static uint32_t sum(const uint32_t bucket[LATENCY_BUCKETS])
-{
-    uint32_t count = 0;
-
-    for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
-        count += bucket[b];
-    return count;
-}
+/* What is in flight so long, while nothing moves, never ends. */
+#define FORGOTTEN_NS (60 * NS_PER_S)
 
 /* Requests in flight in all of its processes but @except. */
 static uint32_t in_flight_but(const struct job *j, const struct process *except)
@@ -33,43 +23,13 @@ static uint32_t in_flight_but(const struct job *j, const struct process *except)
 
 static uint32_t in_flight(const struct job *j, uint64_t now_ns)
 {
-    return now_ns - j->latency.moved_ns < FORGOTTEN_NS ? in_flight_but(j, NULL) : 0;
-}
-
-/* How long the oldest request may have been in flight, where none ended for a second. */
-static uint64_t stalled_ns(const struct job *j, uint64_t now_ns)
-{
-    return in_flight(j, now_ns) ? now_ns - j->latency.moved_ns : 0;
-}
-
-/* Whether the second that ends now kept the promise, where there is one. */
-static void judge_second(struct job *j, uint64_t now_ns)
-{
-    struct job_latency *l = &j->latency;
-    uint64_t promise_ns = (uint64_t)j->asked.attributes.slo_us * NS_PER_US, p99_ns;
-
-    p99_ns = sum(l->now) ? latency_quantile(l->now, P99) : stalled_ns(j, now_ns);
-    if (promise_ns == 0 || p99_ns == 0)
-        return;
-    l->seconds++;
-    l->seconds_kept += p99_ns <= promise_ns;
+    return now_ns - j->latency.seconds.moved_ns < FORGOTTEN_NS ? in_flight_but(j, NULL) : 0;
 }
 
 static void roll(struct job *j, uint64_t now_ns)
 {
-    struct job_latency *l = &j->latency;
-    uint64_t gone_ns = now_ns - l->since_ns;
-
-    if (gone_ns < NS_PER_S)
-        return;
-    judge_second(j, now_ns);
-    l->before_ns = gone_ns < 2 * NS_PER_S ? gone_ns : 0;
-    if (l->before_ns)
-        memcpy(l->before, l->now, sizeof(l->before));
-    else
-        memset(l->before, 0, sizeof(l->before));
-    memset(l->now, 0, sizeof(l->now));
-    l->since_ns = now_ns;
+    latency_seconds_roll(&j->latency.seconds, (uint64_t)j->asked.attributes.slo_us * NS_PER_US,
+                         in_flight(j, now_ns), now_ns);
 }
 
 /* Counts that fell are those of another program in the same process; each source has its own. */
@@ -105,7 +65,7 @@ static bool take_source(struct process *p, const struct proto_latency *m)
 {
     struct job *j = p->job;
 
-    if (j->latency.since_ns == 0)
+    if (j->latency.seconds.since_ns == 0)
         j->latency.source = m->source;
     if ((j->latency.source == PROTO_REQUESTS_TOLD) == (m->source == PROTO_REQUESTS_TOLD))
         return true;
@@ -125,14 +85,13 @@ void latency_told(struct process *p, const struct proto_latency *m, uint64_t now
 
     if (!take_source(p, m))
         return;
-    if (l->since_ns == 0)
-        l->since_ns = l->moved_ns = now_ns;
+    latency_seconds_begin(&l->seconds, now_ns);
     roll(p->job, now_ns);
     find_base(p, m);
     if (m->ended > seen->ended || m->begun > seen->begun)
-        l->moved_ns = now_ns;
+        l->seconds.moved_ns = now_ns;
     for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
-        l->now[b] += m->bucket[b] - seen->bucket[b];
+        l->seconds.now[b] += m->bucket[b] - seen->bucket[b];
     l->requests += m->ended - seen->ended;
     memcpy(seen->bucket, m->bucket, sizeof(seen->bucket));
     seen->begun = m->begun;
@@ -148,33 +107,12 @@ void latency_gone(struct process *p)
 
 void latency_judge_anew(struct job *j)
 {
-    j->latency.seconds = j->latency.seconds_kept = 0;
+    j->latency.seconds.judged = j->latency.seconds.kept = 0;
 }
 
 bool latency_window(const struct job *j, uint64_t now_ns, struct latency_window *ret)
 {
-    const struct job_latency *l = &j->latency;
-    uint64_t gone_ns = now_ns - l->since_ns; /* a second that is over need not be `before` yet */
-    bool fresh = gone_ns < 2 * NS_PER_S, both = gone_ns < NS_PER_S;
-    uint32_t bucket[LATENCY_BUCKETS] = {0};
-
-    if (l->since_ns == 0)
-        return false;
-    for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
-        bucket[b] = (fresh ? l->now[b] : 0) + (both ? l->before[b] : 0);
-    *ret = (struct latency_window){.p99_ns = latency_quantile(bucket, P99),
-                                   .window_ns = fresh ? gone_ns + (both ? l->before_ns : 0) : 0,
-                                   .ended = sum(bucket),
-                                   .in_flight = in_flight(j, now_ns)};
-    if (both && l->before_ns)
-        ret->per_second = (uint32_t)((uint64_t)sum(l->before) * NS_PER_S / l->before_ns);
-    else if (fresh && !both)
-        ret->per_second = (uint32_t)((uint64_t)sum(l->now) * NS_PER_S / gone_ns);
-    if (ret->ended == 0 && stalled_ns(j, now_ns) >= NS_PER_S) {
-        ret->p99_ns = stalled_ns(j, now_ns);
-        ret->ended = ret->in_flight;
-    }
-    return true;
+    return latency_seconds_view(&j->latency.seconds, in_flight(j, now_ns), now_ns, ret);
 }
 
 const char *latency_source_name(const struct job_latency *l)
@@ -192,8 +130,7 @@ const char *latency_source_name(const struct job_latency *l)
 
 bool latency_look(struct job *j, uint64_t now_ns, struct latency_window *ret)
 {
-    if (j->latency.since_ns)
-        roll(j, now_ns);
+    roll(j, now_ns);
     return latency_window(j, now_ns, ret);
 }
 

@@ -24,28 +24,15 @@ struct process_latency {
 };
 
 /*
- * Part of each job: what ended in the present second and in the one before. As soon as one of its
- * processes tells requests, those that are calls of a runtime, of any process, are none. Calls of
- * several runtimes count together; the source is the first one's.
+ * Part of each job. As soon as one of its processes tells requests, those that are calls of a
+ * runtime, of any process, are none. Calls of several runtimes count together; the source is the
+ * first one's.
  */
 struct job_latency {
     enum proto_requests source;
-    uint64_t since_ns;  /* begin of the present second; 0: no request was told yet */
-    uint64_t before_ns; /* length of the one before; 0: there is none */
-    uint64_t moved_ns;  /* a request began or ended last */
-    uint32_t now[LATENCY_BUCKETS], before[LATENCY_BUCKETS];
-    uint32_t most_in_flight;        /* since the last latency_take_most() */
-    uint64_t requests;              /* ended, as long as this daemon knows the job */
-    uint64_t seconds, seconds_kept; /* with requests; and with a p99 within the promise */
-};
-
-/* The view of plan and API. */
-struct latency_window {
-    uint64_t p99_ns; /* of what ended in the window; where nothing did but is in flight: how long */
-    uint64_t window_ns;  /* its length, 1 to 2 s */
-    uint32_t ended;      /* in it */
-    uint32_t per_second; /* ended in the last whole second */
-    uint32_t in_flight;
+    struct latency_seconds seconds;
+    uint32_t most_in_flight; /* since the last latency_take_most() */
+    uint64_t requests;       /* ended, as long as this daemon knows the job */
 };
 
 /* Takes up an agent's message. */

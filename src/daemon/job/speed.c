@@ -143,8 +143,8 @@ static bool sample(struct job *j, uint64_t now)
 static bool may_explore(const struct job *j)
 {
     return j->daemon->jobs->by_curves && j->asked.pinned.intra == 0 && j->asked.lent == 0 &&
-           j->wanted.borrowed == 0 && job_malleable(j) && j->promise.need == 0 &&
-           j->promise.yields_to == 0;
+           j->wanted.borrowed == 0 && job_malleable(j) && j->promise.room.need == 0 &&
+           j->promise.room.yields_to == 0;
 }
 
 static void explore(struct job *j, uint64_t now)

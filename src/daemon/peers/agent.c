@@ -76,7 +76,7 @@ static int find_job(struct connection *connection, const struct proto_hello *hel
  */
 static bool wants_calls(const struct job *j)
 {
-    bool told = j->latency.since_ns && j->latency.source == PROTO_REQUESTS_TOLD;
+    bool told = j->latency.seconds.since_ns && j->latency.source == PROTO_REQUESTS_TOLD;
 
     return j->asked.attributes.slo_us > 0 && !told;
 }

@@ -17,7 +17,7 @@ uint32_t beyond_by_promise(const struct job *j)
 {
     uint32_t share = j->wanted.share;
 
-    return share && j->promise.threads > share ? j->promise.threads - share : 0;
+    return share && j->promise.room.threads > share ? j->promise.room.threads - share : 0;
 }
 
 uint32_t beyond_lent(const struct job *j)
@@ -38,7 +38,7 @@ uint32_t beyond_extra(const struct job *j)
 struct job *beyond_yields_to(const struct job *j)
 {
     struct job *server =
-        j->promise.yields_to ? job_of_number(j->daemon, j->promise.yields_to) : NULL;
+        j->promise.room.yields_to ? job_of_number(j->daemon, j->promise.room.yields_to) : NULL;
 
     return server && has_some(server) && beyond_by_promise(server) ? server : NULL;
 }

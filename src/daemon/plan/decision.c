@@ -41,6 +41,7 @@ struct decision {
     size_t table_room;
     struct policy_decision *decisions;
     struct cores_job *cores;
+    struct promise_room **rooms;
     struct policy_amount *amounts;
     size_t amount_room;
     void *scratch, *state;
@@ -99,6 +100,7 @@ struct decision *decision_free(struct decision *d)
     free(d->tables);
     free(d->decisions);
     free(d->cores);
+    free(d->rooms);
     free(d->amounts);
     free(d->scratch);
     free(d->state);
@@ -116,7 +118,7 @@ static int reserve_jobs(struct decision *d, size_t n)
         grow(&d->users, n, sizeof(*d->users)) < 0 ||
         grow(&d->current, n, sizeof(*d->current)) < 0 ||
         grow(&d->decisions, n, sizeof(*d->decisions)) < 0 ||
-        grow(&d->cores, n, sizeof(*d->cores)) < 0)
+        grow(&d->cores, n, sizeof(*d->cores)) < 0 || grow(&d->rooms, n, sizeof(*d->rooms)) < 0)
         return -ENOMEM;
     d->room = n;
     return 0;
@@ -582,7 +584,7 @@ static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
                         memory_capacity(daemon, now));
     cap_domain(daemon, &d->root);
     s->jobs = d->jobs;
-    promises_bound(d->job, d->jobs, d->count,
+    promises_bound(d->job, d->rooms, d->jobs, d->count,
                    policy_domain_capacity(s, 0, POLICY_MCPU) - d->reserve_mcpu);
     s->users = d->users;
     s->user_count = users_fill(daemon, d->job, s->job_count, d->jobs, d->users);
@@ -752,7 +754,8 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
     for (struct job *j = daemon->jobs->first; j; j = j->next)
         if (!decision_counts(j, now)) {
             j->wanted.share = j->asked.lent = j->wanted.borrowed = j->wanted.place = 0;
-            j->promise.threads = j->promise.yields_to = 0;
+            j->promise.room.threads = 0;
+            j->promise.room.yields_to = 0;
             memset(&j->wanted.user, 0, sizeof(j->wanted.user));
             snprintf(j->wanted.reason, sizeof(j->wanted.reason), "%s",
                      j->observed.frozen ? "paused by hand"

@@ -13,6 +13,7 @@
 struct daemon;
 struct job;
 struct policy_job;
+struct promise_room;
 
 /* After news of a job's requests; decides at once where it needs other cores. */
 void promises_look(struct job *j);
@@ -21,13 +22,12 @@ void promises_look(struct job *j);
 void promises_tick(struct daemon *d);
 
 /*
- * Bounds the cores of jobs with a promise, of @count jobs of a snapshot: no more than others leave
- * at their minima, or held by hand, of @mcpu and of the user's share; older promises first. Where
- * that is not enough, and no other user has jobs, it gets threads beyond its share: its user's
- * other jobs keep their cores, and yield.
+ * Bounds the cores of jobs with a promise, of @count jobs of a snapshot, on @mcpu, as
+ * policy/core/promise_room.h says; older promises first, and nobody yields while another user has
+ * jobs. @rooms is memory for @count pointers.
  */
-void promises_bound(struct job *const *job, struct policy_job *policy, uint32_t count,
-                    int64_t mcpu);
+void promises_bound(struct job *const *job, struct promise_room **rooms, struct policy_job *policy,
+                    uint32_t count, int64_t mcpu);
 
 /* After the policy: nobody yields any more where its plan leaves no room for that. */
 void promises_confirm(struct job *const *job, uint32_t count);
