@@ -17,6 +17,7 @@
 
 #define DEFAULT_SEEDS 10 /* for scenarios that generate jobs */
 #define BAR_WIDTH     30
+#define SPLITS_ALL    8 /* so many cores of a server are tried one by one */
 
 enum output { OUTPUT_CSV, OUTPUT_GANTT, OUTPUT_HTML, OUTPUT_MAX };
 
@@ -35,6 +36,8 @@ struct arguments {
 static const char *const default_policies[] = {"none", "equal", "fcfs/strict", "throughput",
                                                "response"};
 static const char *const placements[] = {"shared", "exclusive", "quota"};
+
+#define POLICIES_OF_SERVERS 2 /* the first ones, where static splits stand beside */
 
 static void cleanup_scenario(struct scenario **scenario)
 {
@@ -181,6 +184,21 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
     return CLI_OK;
 }
 
+/* Static splits of a scenario with servers: what fixed numbers of cores reach, as an oracle. */
+static int add_splits(struct arguments *args, const struct scenario *scenario)
+{
+    uint32_t cores = scenario->machine.cores, step = 1;
+    char text[32];
+    int r = CLI_OK;
+
+    for (uint32_t k = 1; r == CLI_OK && k < cores && scenario->server_count; k += step) {
+        step = k < SPLITS_ALL ? 1 : k; /* beyond, powers of two */
+        snprintf(text, sizeof(text), "equal" COMPARE_SPLIT "%u", k);
+        r = add_policy(args, text, "defaults");
+    }
+    return r;
+}
+
 /* Adds the usual policies and the one under which the scenario was recorded. */
 static int add_default_policies(struct arguments *args, const struct scenario *scenario)
 {
@@ -188,7 +206,10 @@ static int add_default_policies(struct arguments *args, const struct scenario *s
     int r = CLI_OK;
 
     for (size_t i = 0; r == CLI_OK && i < ARRAY_LEN(default_policies); i++)
-        r = add_policy(args, default_policies[i], "defaults");
+        if (scenario->server_count == 0 || i < POLICIES_OF_SERVERS)
+            r = add_policy(args, default_policies[i], "defaults");
+    if (r == CLI_OK)
+        r = add_splits(args, scenario);
     if (r == CLI_OK && *recorded)
         r = add_policy(args, recorded, "observed.policy of the scenario");
     for (uint32_t p = 0; r == CLI_OK && *recorded && p + 1 < args->policy_count; p++)
@@ -208,9 +229,9 @@ static int complete(struct arguments *args, const struct scenario *scenario)
         args->threads = args->threads < 1 ? 1 : COMPARE_THREADS_MAX;
     if (args->seed_count == 0) {
         args->first_seed = 1;
-        args->seed_count = scenario->workload ? DEFAULT_SEEDS : 1;
+        args->seed_count = scenario_is_random(scenario) ? DEFAULT_SEEDS : 1;
     }
-    if (!scenario->workload && args->seed_count > 1) {
+    if (!scenario_is_random(scenario) && args->seed_count > 1) {
         cli_note(&command_sim,
                  "--seeds has no effect: the scenario generates no jobs, so every seed gives the "
                  "same run, and tide makes one");

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of one run, shared by sim.c (events), live.c (one job's life) and snapshot.c (the
- * policy's snapshot and plan); no other file includes this. One thread per run.
+ * The state of one run, shared by sim.c (events), live.c (one job's life), snapshot.c (the policy's
+ * snapshot and plan), loans.c and promises.c; no other file includes this. One thread per run.
  */
 #pragma once
 
 #include "policy/core/extras.h"
+#include "policy/core/promise_room.h"
 #include "sim/engine/machine.h"
 #include "sim/engine/sim.h"
+
+struct server;
 
 /* A job from its arrival to its end. Progress is exact: it is linear between changes of speed. */
 struct live {
@@ -26,8 +29,12 @@ struct live {
     sim_sum waited;    /* as busy: time of its threads without a core */
     sim_sum busy_looked, waited_looked, left_looked; /* at the last look */
     struct extras_loan loan;
-    uint64_t segment_ns; /* begin of the time with this many cores */
-    uint64_t change_ns;  /* last resize, pause or resume; 0: none */
+    struct server *server;    /* NULL: none */
+    struct promise_room room; /* what promises make of it */
+    uint32_t beyond;          /* threads beyond its share that its promise gives it */
+    int64_t weigh, weighs;    /* weight that others yield to it, or it to others; in force */
+    uint64_t segment_ns;      /* begin of the time with this many cores */
+    uint64_t change_ns;       /* last resize, pause or resume; 0: none */
     int64_t mcpu;
     struct sim_job job;
     struct sim_record record;
@@ -70,6 +77,12 @@ struct engine {
     struct extras_job *extras_jobs; /* room as `jobs`, both only if it lends */
     struct extras_user *extras_users;
     uint64_t next_look_ns, looked_ns; /* POLICY_NEVER: nothing runs */
+    bool promises;                    /* decide on cores */
+    uint32_t server_count;            /* alive */
+    struct promise_room **rooms;      /* room as `jobs` */
+    uint64_t next_request_ns;         /* something happens at a server, POLICY_NEVER: nothing */
+    uint64_t next_decide_ns;          /* a server needs other cores */
+    uint64_t progress;                /* of servers, counts up */
     uint64_t usage;                   /* of all running jobs */
     sim_sum busy, busy_looked;        /* usage × ns */
     int64_t reserve_mcpu;             /* that the plan keeps unused */
@@ -96,12 +109,21 @@ int live_resize(struct engine *e, struct live *l);
 int live_lend(struct engine *e, struct live *l);
 int live_pause(struct engine *e, struct live *l);
 int live_end(struct engine *e, struct live *l, bool finished); /* sends the record; frees the job */
+void live_free(struct live *l);
+void live_hold(struct engine *e, struct live *l);   /* anew: its requests or weight changed */
+void live_served(struct engine *e, struct live *l); /* requests may have ended */
 
 /* loans.c */
 int loans_grow(struct engine *e, uint32_t room);
 void loans_done(struct engine *e);
 void loans_begin(struct engine *e); /* measures from now on */
 int loans_look(struct engine *e);   /* measures, and lends idle cores or takes them back */
+
+/* promises.c */
+void promises_bound(struct engine *e);            /* in a snapshot */
+int promises_apply(struct engine *e, bool began); /* after its plan; jobs began or went on */
+void promises_turn(struct engine *e);             /* requests and looks that are due */
+void promises_decide_soon(struct engine *e);
 
 /* snapshot.c */
 int snapshot_init(struct engine *e);

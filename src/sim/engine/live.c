@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One job's life: its progress, and the effects of start, resize, pause and end on it. */
 #include "sim/engine/engine.h"
+#include "sim/engine/server.h"
 
 #include <stdlib.h>
 
@@ -11,6 +12,10 @@ struct live *live_new(struct engine *e, const struct sim_job *job)
     if (!l)
         return NULL;
     l->job = *job;
+    if (job->requests && !(l->server = server_new(job))) {
+        free(l);
+        return NULL;
+    }
     l->state = POLICY_QUEUED;
     l->state_ns = l->settled_ns = e->now_ns;
     l->finish_ns = POLICY_NEVER;
@@ -21,8 +26,17 @@ struct live *live_new(struct engine *e, const struct sim_job *job)
     return l;
 }
 
+void live_free(struct live *l)
+{
+    if (l)
+        free(l->server);
+    free(l);
+}
+
 uint64_t live_done(const struct live *l)
 {
+    if (l->server)
+        return (uint64_t)(l->server->done >> 32);
     return l->starting ? 0 : (uint64_t)((((sim_sum)l->job.work_ns << 32) - l->left) >> 32);
 }
 
@@ -31,7 +45,10 @@ void live_settle(struct live *l, uint64_t now_ns)
     uint64_t from = l->settled_ns > l->stalled_ns ? l->settled_ns : l->stalled_ns;
     sim_sum done = now_ns > from ? (sim_sum)l->rate * (now_ns - from) : 0;
 
-    l->left -= done < l->left ? done : l->left;
+    if (l->server && !l->starting)
+        server_progress(l->server, done);
+    else
+        l->left -= done < l->left ? done : l->left;
     l->busy += (sim_sum)l->usage * (now_ns - l->settled_ns);
     l->waited += (sim_sum)l->waits * (now_ns - l->settled_ns);
     l->settled_ns = now_ns;
@@ -41,7 +58,7 @@ void live_settle(struct live *l, uint64_t now_ns)
 static void find_phase(struct live *l)
 {
     l->serial =
-        !l->starting &&
+        !l->starting && !l->server &&
         machine_is_serial(&l->job, ((sim_sum)l->job.work_ns << 32) - l->left, &l->phase_left);
 }
 
@@ -49,6 +66,14 @@ static void find_phase(struct live *l)
 static bool ends_with_phase(const struct live *l)
 {
     return l->starting || l->phase_left >= l->left;
+}
+
+/* Work until something ends or changes; 0: nothing is to be done. */
+static sim_sum until_next(const struct live *l)
+{
+    if (l->server && !l->starting)
+        return l->server->served ? server_left(l->server) : 0;
+    return ends_with_phase(l) ? l->left : l->phase_left;
 }
 
 void live_set_rate(struct engine *e, struct live *l)
@@ -62,8 +87,10 @@ void live_set_rate(struct engine *e, struct live *l)
     l->usage = l->task.usage;
     l->waits = l->task.waits;
     find_phase(l);
-    finish = from + ((ends_with_phase(l) ? l->left : l->phase_left) + l->rate - 1) / l->rate;
-    if (ends_with_phase(l))
+    finish = from + (until_next(l) + l->rate - 1) / l->rate;
+    if (l->server && !l->starting && !l->server->served)
+        finish = POLICY_NEVER;
+    else if (!l->server && ends_with_phase(l))
         finish = (finish + step - 1) / step * step;
     l->finish_ns = finish <= SIM_TIME_MAX ? (uint64_t)finish : POLICY_NEVER;
 }
@@ -107,14 +134,18 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
         with_cores += l->held[i].amount.of[POLICY_MCPU] > 0;
     find_phase(l);
     used = l->mcpu +
-           (int64_t)extras_of(&l->loan, (uint32_t)(l->mcpu / POLICY_CORE_MCPU)) * POLICY_CORE_MCPU;
+           (int64_t)extras_of(&l->loan, (uint32_t)(l->mcpu / POLICY_CORE_MCPU)) * POLICY_CORE_MCPU +
+           (int64_t)l->beyond * POLICY_CORE_MCPU;
     if (used > POLICY_CORE_MCPU && (l->starting || l->serial))
         used = POLICY_CORE_MCPU;
     job.idle_permille = l->starting ? 0 : job.idle_permille;
-    machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
+    if (l->server && !l->starting)
+        machine_serve(&e->machine, &job, used, l->server->served, with_cores > 1, &l->task);
+    else
+        machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
     /* Its group keeps the weight of its share; without control each thread has one. */
     if (e->options->policy && !l->starting)
-        l->task.weight = (uint64_t)l->mcpu;
+        l->task.weight = (uint64_t)(l->mcpu + l->weighs);
     l->stalled_ns = until > l->stalled_ns ? until : l->stalled_ns;
     l->rate = 0; /* set anew below, also if unchanged: the finish has moved */
 }
@@ -140,6 +171,20 @@ void live_started(struct engine *e, struct live *l)
     live_settle(l, e->now_ns);
     l->starting = false;
     l->left = (sim_sum)l->job.work_ns << 32;
+    hold(e, l, 0);
+}
+
+void live_hold(struct engine *e, struct live *l)
+{
+    live_settle(l, e->now_ns);
+    hold(e, l, 0);
+}
+
+void live_served(struct engine *e, struct live *l)
+{
+    live_settle(l, e->now_ns);
+    server_finish(l->server, e->now_ns);
+    e->progress++;
     hold(e, l, 0);
 }
 
@@ -198,6 +243,7 @@ int live_end(struct engine *e, struct live *l, bool finished)
 {
     struct sim_record *record = &l->record;
     struct sim_totals *totals = &e->totals;
+    struct sim_served served;
     int r = end_segment(e, l);
 
     live_settle(l, e->now_ns);
@@ -207,11 +253,20 @@ int live_end(struct engine *e, struct live *l, bool finished)
     record->core_ns = saturated(l->held_mcpu_ns / POLICY_CORE_MCPU);
     record->busy_ns = saturated(l->busy >> 32);
     record->useful_ns = live_done(l);
+    if (l->server) {
+        served = (struct sim_served){.requests = l->server->ended,
+                                     .seconds = l->server->seconds.judged,
+                                     .kept = l->server->seconds.kept,
+                                     .latency_ns = &l->server->latency_ns};
+        record->served = &served;
+        e->server_count--;
+    }
     totals->finished += finished;
     totals->infeasible += record->infeasible;
     totals->late += record->late;
     if (finished) {
         totals->end_ns = e->now_ns;
+        totals->work_end_ns = l->server ? totals->work_end_ns : e->now_ns;
         totals->energy_uj = e->energy / 1000000000;
     }
     totals->core_ns += l->held_mcpu_ns / POLICY_CORE_MCPU;
@@ -223,6 +278,6 @@ int live_end(struct engine *e, struct live *l, bool finished)
         r = e->sink->record(e->sink, record);
     e->live[l->index] = NULL;
     e->alive--;
-    free(l);
+    live_free(l);
     return r;
 }

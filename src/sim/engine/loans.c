@@ -45,7 +45,7 @@ static void measure(struct engine *e, struct live *l, uint64_t span_ns, struct e
     const struct policy_job *job = &e->jobs[l->index];
     const struct policy_curve *curve = &job->curve[POLICY_MCPU];
     uint32_t share = (uint32_t)(l->mcpu / POLICY_CORE_MCPU);
-    bool can = !l->starting && l->job.malleability == POLICY_MALLEABLE;
+    bool can = !l->starting && l->job.malleability == POLICY_MALLEABLE && !l->server;
 
     live_settle(l, e->now_ns);
     *ret = (struct extras_job){

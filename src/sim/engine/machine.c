@@ -98,6 +98,41 @@ void machine_hold(const struct sim_machine *m, const struct sim_job *job, int64_
     };
 }
 
+/* Speed with @cores, at least one, which need not be whole; linear in between. */
+static uint64_t speed_with(const struct sim_curve *curve, uint64_t cores)
+{
+    uint32_t whole = (uint32_t)(cores / MACHINE_ONE);
+    uint64_t low = scale(sim_curve_speed(curve, whole), MACHINE_ONE, FULL);
+    uint64_t high = scale(sim_curve_speed(curve, whole + 1), MACHINE_ONE, FULL);
+    uint64_t part = cores % MACHINE_ONE;
+
+    return high >= low ? low + times(high - low, part) : low - times(low - high, part);
+}
+
+void machine_serve(const struct sim_machine *m, const struct sim_job *job, int64_t mcpu,
+                   uint32_t requests, bool spread, struct machine_task *ret_task)
+{
+    uint64_t held = scale((uint64_t)mcpu, MACHINE_ONE, POLICY_CORE_MCPU);
+    uint32_t threads = mcpu < POLICY_CORE_MCPU ? 1 : (uint32_t)(mcpu / POLICY_CORE_MCPU);
+    uint64_t each = threads * MACHINE_ONE / (requests ? requests : 1), speed = each, busy = each;
+
+    if (each >= MACHINE_ONE) {
+        speed = speed_with(job->curve, each);
+        busy = speed + (uint64_t)((sim_sum)speed * job->waste_permille * (each - MACHINE_ONE) /
+                                  ((sim_sum)FULL * each));
+        busy = busy < each ? busy : each;
+    }
+    busy *= requests;
+    if (spread || threads > m->cores / m->numa)
+        speed = scale(speed, FULL - m->numa_permille, FULL);
+    *ret_task = (struct machine_task){
+        .speed = speed,
+        .demand = busy,
+        .limit = m->placement == SIM_SHARED || busy < held ? busy : held,
+        .weight = (uint64_t)mcpu,
+    };
+}
+
 bool machine_is_serial(const struct sim_job *job, sim_sum done, sim_sum *ret_left)
 {
     sim_sum every = (sim_sum)job->serial_every_ns << 32;
@@ -236,12 +271,12 @@ static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uin
 /* Sets the job's rate, and takes the time that it sleeps off its usage. */
 static void progress(const struct sim_machine *m, struct machine_task *t, sim_sum runnable)
 {
-    uint64_t awake = FULL - t->idle_permille;
-    uint64_t slower = scale(t->demand, MACHINE_ONE, t->usage), crowd;
+    uint64_t awake = FULL - t->idle_permille, slower, crowd;
 
     t->rate = t->usage < t->demand ? scale(t->speed, t->usage, t->demand) : t->speed;
     if (t->idle_permille == 0)
         return;
+    slower = scale(t->demand, MACHINE_ONE, t->usage);
     crowd = (uint64_t)((runnable - t->limit + scale(t->demand, FULL, awake)) / m->cores);
     if (m->placement == SIM_SHARED && crowd > slower)
         slower = crowd;

@@ -34,6 +34,13 @@ void machine_hold(const struct sim_machine *machine, const struct sim_job *job, 
                   bool spread, struct machine_task *ret_task);
 
 /*
+ * The same for a server that serves @requests at a time: speed and rate are those of each of them,
+ * which has its part of the cores, or takes turns where there are fewer cores than requests.
+ */
+void machine_serve(const struct sim_machine *machine, const struct sim_job *job, int64_t mcpu,
+                   uint32_t requests, bool spread, struct machine_task *ret_task);
+
+/*
  * Whether the job is in a serial phase after @done of its work (ns, 32 fractional bits); *ret_left
  * is the work until the phase ends.
  */

@@ -22,6 +22,12 @@ static const struct sim_metric_info infos[] = {
     [SIM_FAIRNESS] = {"fairness", "", "Jain's index over the slowdowns", 1},
     [SIM_ENERGY] = {"energy", "J", "drawn by the machine, idle power included", -1},
     [SIM_MISSES] = {"misses", "jobs", "deadlines missed", -1},
+    [SIM_KEPT] = {"promise_kept", "", "part of the seconds with requests that kept the promise", 1},
+    [SIM_LATENCY_P50] = {"latency_p50", "ms", "latency that half of the requests do not exceed",
+                         -1},
+    [SIM_LATENCY_P99] = {"latency_p99", "ms", "latency that 99 % of the requests do not exceed",
+                         -1},
+    [SIM_REQUESTS] = {"requests", "", "requests that servers answered", 0},
     [SIM_UNFINISHED] = {"unfinished", "jobs", "jobs that never ended", -1},
 };
 _Static_assert(sizeof(infos) / sizeof(infos[0]) == SIM_METRIC_MAX, "a text for each metric");
@@ -40,6 +46,13 @@ void sim_quantiles_add(struct sim_quantiles *q, uint64_t value)
 
     q->count[shift * SIM_QUANTILE_STEPS + (value >> shift)]++;
     q->total++;
+}
+
+void sim_quantiles_merge(struct sim_quantiles *q, const struct sim_quantiles *more)
+{
+    for (uint32_t b = 0; b < sizeof(q->count) / sizeof(q->count[0]); b++)
+        q->count[b] += more->count[b];
+    q->total += more->total;
 }
 
 /* Returns the middle of a bucket. The first 2 × 128 buckets hold one value each. */
@@ -77,7 +90,13 @@ void sim_metrics_add(struct sim_metrics *m, const struct sim_record *record)
         m->with_deadline++;
         m->misses += record->finish_ns > job->deadline_ns; /* POLICY_NEVER is later than all */
     }
-    if (record->finish_ns == POLICY_NEVER)
+    if (record->served) {
+        m->servers++;
+        m->seconds += record->served->seconds;
+        m->kept += record->served->kept;
+        sim_quantiles_merge(&m->latency_ns, record->served->latency_ns);
+    }
+    if (record->finish_ns == POLICY_NEVER || record->served)
         return;
     m->finished++;
     m->wait_ns += record->wait_ns;
@@ -102,15 +121,20 @@ static double seconds(sim_sum ns)
     return (double)ns / 1e9;
 }
 
+static uint64_t span_ns(uint64_t begin_ns, uint64_t end_ns)
+{
+    return end_ns > begin_ns ? end_ns - begin_ns : 0;
+}
+
 void sim_metrics_finish(const struct sim_metrics *m, const struct sim_machine *machine,
                         const struct sim_totals *totals, double *ret_value)
 {
     double n = (double)m->finished;
-    uint64_t ended = totals->end_ns > totals->begin_ns ? totals->end_ns : totals->begin_ns;
-    double span = seconds(ended - totals->begin_ns);
-    const struct sim_quantiles *slow = &m->slowdown_permille;
+    double span = seconds(span_ns(totals->begin_ns, totals->end_ns));
+    double makespan = seconds(span_ns(totals->begin_ns, totals->work_end_ns));
+    const struct sim_quantiles *slow = &m->slowdown_permille, *took = &m->latency_ns;
 
-    ret_value[SIM_MAKESPAN] = m->finished ? span : NAN;
+    ret_value[SIM_MAKESPAN] = m->finished ? makespan : NAN;
     ret_value[SIM_WAITING] = ratio(seconds(m->wait_ns), n);
     ret_value[SIM_EXECUTION] = ratio(seconds(m->run_ns), n);
     ret_value[SIM_TURNAROUND] = ratio(seconds(m->turnaround_ns), n);
@@ -118,7 +142,7 @@ void sim_metrics_finish(const struct sim_metrics *m, const struct sim_machine *m
     ret_value[SIM_SLOWDOWN] = ratio(m->slowdown, n);
     ret_value[SIM_SLOWDOWN_P95] = m->finished ? (double)sim_quantiles_at(slow, 950) / 1000 : NAN;
     ret_value[SIM_SLOWDOWN_P99] = m->finished ? (double)sim_quantiles_at(slow, 990) / 1000 : NAN;
-    ret_value[SIM_THROUGHPUT] = ratio(n * 3600, span);
+    ret_value[SIM_THROUGHPUT] = ratio(n * 3600, makespan);
     ret_value[SIM_HELD_CORES] = ratio(seconds(totals->core_ns), span);
     ret_value[SIM_BUSY_CORES] = ratio(seconds(totals->busy_ns), span);
     ret_value[SIM_USEFUL_CORES] = ratio(seconds(totals->useful_ns), span);
@@ -128,6 +152,10 @@ void sim_metrics_finish(const struct sim_metrics *m, const struct sim_machine *m
     ret_value[SIM_ENERGY] =
         machine->idle_uw || machine->core_uw ? (double)totals->energy_uj / 1e6 : NAN;
     ret_value[SIM_MISSES] = m->with_deadline ? (double)m->misses : NAN;
+    ret_value[SIM_KEPT] = ratio((double)m->kept, (double)m->seconds);
+    ret_value[SIM_LATENCY_P50] = took->total ? (double)sim_quantiles_at(took, 500) / 1e6 : NAN;
+    ret_value[SIM_LATENCY_P99] = took->total ? (double)sim_quantiles_at(took, 990) / 1e6 : NAN;
+    ret_value[SIM_REQUESTS] = m->servers ? (double)took->total : NAN;
     ret_value[SIM_UNFINISHED] = (double)(totals->jobs - totals->finished);
 }
 

@@ -8,8 +8,8 @@
 #include "sim/engine/sim.h"
 
 enum sim_metric {
-    SIM_MAKESPAN,   /* first arrival to last finish */
-    SIM_WAITING,    /* means over the finished jobs: queued or paused */
+    SIM_MAKESPAN, /* first arrival to last finish; servers do not count here and in means of jobs */
+    SIM_WAITING,  /* means over the finished jobs: queued or paused */
     SIM_EXECUTION,  /* with cores */
     SIM_TURNAROUND, /* arrival to finish */
     SIM_FIRST_RUN,  /* arrival to first run */
@@ -24,8 +24,13 @@ enum sim_metric {
     SIM_RESIZES,      /* of all jobs */
     SIM_PAUSES,
     SIM_FAIRNESS, /* Jain's index over slowdowns, (Σs)² / (n Σs²): from 1, all equal, down to 1/n */
-    SIM_ENERGY,     /* of the machine, idle power included; NAN: the scenario gives no powers */
-    SIM_MISSES,     /* jobs with a deadline that ended later or never; NAN: no job has one */
+    SIM_ENERGY, /* of the machine, idle power included; NAN: the scenario gives no powers */
+    SIM_MISSES, /* jobs with a deadline that ended later or never; NAN: no job has one */
+    SIM_KEPT,   /* part of the seconds with requests in which their p99 kept the promise, of all
+                   servers;   NAN: none promises anything */
+    SIM_LATENCY_P50, /* of all servers' requests, from arrival to answer; NAN: there are none */
+    SIM_LATENCY_P99,
+    SIM_REQUESTS,   /* answered */
     SIM_UNFINISHED, /* left when no further event could happen, or infeasible */
     SIM_METRIC_MAX
 };
@@ -55,13 +60,18 @@ void sim_quantiles_add(struct sim_quantiles *q, uint64_t value);
 /* Returns the smallest value that at least @permille of all do not exceed; 0 without values. */
 uint64_t sim_quantiles_at(const struct sim_quantiles *q, uint32_t permille);
 
-/* All zero is the first state. About 60 KiB. */
+/* Adds all of @more. */
+void sim_quantiles_merge(struct sim_quantiles *q, const struct sim_quantiles *more);
+
+/* All zero is the first state. About 120 KiB. */
 struct sim_metrics {
     uint64_t finished;
     uint64_t with_deadline, misses;
     sim_sum wait_ns, run_ns, turnaround_ns, first_run_ns;
     double slowdown, slowdown_squared; /* sums */
     struct sim_quantiles slowdown_permille;
+    uint64_t servers, seconds, kept; /* as struct sim_served */
+    struct sim_quantiles latency_ns;
 };
 
 void sim_metrics_add(struct sim_metrics *metrics, const struct sim_record *record);

@@ -2,6 +2,7 @@
 /* The event loop. Events: a job finishes, a job arrives, the policy wants to be asked. */
 #include "sim/engine/sim.h"
 #include "sim/engine/engine.h"
+#include "sim/engine/server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -57,6 +58,10 @@ static const char *bounds_fault(const struct sim_job *job)
         return "serial is less than 1000 permille, of at least a millisecond";
     if (job->waste_permille > 100000)
         return "waste is at most 100000 permille";
+    if (job->requests && (job->workers == 0 || job->workers > SIM_CORES_MAX))
+        return "workers is 1 to 65536";
+    if (job->requests && job->requests->count == 0)
+        return "a server has at least one request";
     return NULL;
 }
 
@@ -127,7 +132,12 @@ static int end_due(struct engine *e, bool *ret_changed)
             continue;
         if (l->starting)
             live_started(e, l);
-        else if (live_next_phase(e, l))
+        else if (l->server) {
+            live_served(e, l);
+            if (!server_is_done(l->server))
+                continue;
+            r = live_end(e, l, true);
+        } else if (live_next_phase(e, l))
             continue;
         else
             r = live_end(e, l, true);
@@ -149,6 +159,8 @@ static int arrive(struct engine *e, const struct sim_job *job)
         e->totals.begin_ns = e->now_ns;
     if (e->alive > e->totals.most_alive)
         e->totals.most_alive = e->alive;
+    if (l->server)
+        e->next_request_ns = e->now_ns;
     if (e->options->policy)
         return 0;
     l->held[0].amount.of[POLICY_MCPU] = (int64_t)job->stock_threads * POLICY_CORE_MCPU;
@@ -195,7 +207,7 @@ static void plan_look(struct engine *e)
 /* Handles all events of one time: finishes, arrivals, then one decision. */
 static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
 {
-    bool changed = now_ns >= e->next_wakeup_ns;
+    bool changed = now_ns >= e->next_wakeup_ns || now_ns >= e->next_decide_ns;
     int r;
 
     e->energy += e->totals.jobs ? (sim_sum)e->power_uw * (now_ns - e->now_ns) : 0;
@@ -211,8 +223,10 @@ static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
     if (r < 0)
         return r;
     snapshot_compact(e);
+    if (now_ns >= e->next_request_ns)
+        promises_turn(e);
     if (changed)
-        e->next_wakeup_ns = POLICY_NEVER;
+        e->next_wakeup_ns = e->next_decide_ns = POLICY_NEVER;
     if (changed && e->options->policy && e->alive) {
         r = snapshot_decide(e);
         snapshot_compact(e);
@@ -261,11 +275,13 @@ static int loop(struct engine *e, struct intake *in)
 
     for (;;) {
         uint64_t arrival_ns = in->more ? in->next.arrival_ns : POLICY_NEVER;
-        uint64_t before = e->totals.finished + e->totals.jobs;
+        uint64_t before = e->totals.finished + e->totals.jobs + e->progress;
         uint64_t next_ns = arrival_ns < e->next_finish_ns ? arrival_ns : e->next_finish_ns;
         int r;
 
         next_ns = e->next_wakeup_ns < next_ns ? e->next_wakeup_ns : next_ns;
+        next_ns = e->alive && e->next_request_ns < next_ns ? e->next_request_ns : next_ns;
+        next_ns = e->alive && e->next_decide_ns < next_ns ? e->next_decide_ns : next_ns;
         if (next_ns == POLICY_NEVER && e->alive == 0)
             return 0;
         if (next_ns == POLICY_NEVER && e->running_count == 0)
@@ -276,7 +292,7 @@ static int loop(struct engine *e, struct intake *in)
         r = turn(e, in, next_ns);
         if (r < 0)
             return r;
-        if (before != e->totals.finished + e->totals.jobs)
+        if (before != e->totals.finished + e->totals.jobs + e->progress)
             idle_events = 0;
         else if (++idle_events % IDLE_EVENTS_MAX == 0) {
             sim_sum left = work_left(e);
@@ -307,6 +323,9 @@ int sim_run(const struct sim_machine *machine, struct sim_source *source,
         .next_finish_ns = POLICY_NEVER,
         .next_wakeup_ns = POLICY_NEVER,
         .next_look_ns = POLICY_NEVER,
+        .next_request_ns = POLICY_NEVER,
+        .next_decide_ns = POLICY_NEVER,
+        .promises = options->policy && options->split == 0,
         .lends = options->policy && options->extras && machine->placement == SIM_SHARED &&
                  machine->cap_uw == 0,
     };

@@ -77,6 +77,13 @@ struct sim_curve {
     uint32_t count;
 };
 
+/* Requests of a server, in order of arrival; the source's, and they live as long as the run. */
+struct sim_requests {
+    const uint64_t *arrival_ns; /* since the server's arrival */
+    const uint64_t *work_ns;    /* of each, with one core alone */
+    size_t count;
+};
+
 struct sim_job {
     uint64_t id; /* from 1, unique, increasing with arrival */
     char name[SIM_NAME_MAX];
@@ -116,6 +123,13 @@ struct sim_job {
      * START, RESIZE, and PAUSE, which counts at the resume. Costs at one time overlap.
      */
     uint64_t cost_ns[POLICY_ACTION_MAX];
+    /*
+     * A server: its work is that of its requests, `workers` of which share its cores at a time,
+     * each as fast as the curve says of its part. It ends with the last of them. NULL: it is none.
+     */
+    const struct sim_requests *requests;
+    uint32_t workers; /* 1 … SIM_CORES_MAX */
+    uint64_t slo_ns;  /* its promise: what 99 of 100 requests take at most; 0: none */
 };
 
 /* Returns jobs in order of arrival. 1, 0 at the end, or -errno with *err. */
@@ -124,6 +138,16 @@ struct sim_source {
 };
 
 /* ---- results --------------------------------------------------------------------------------- */
+
+struct sim_quantiles; /* metrics.h */
+
+/* What became of a server's requests. */
+struct sim_served {
+    uint64_t requests; /* answered */
+    uint64_t seconds,
+        kept; /* with requests and a promise; and with a p99 within it, as tided judges */
+    const struct sim_quantiles *latency_ns;
+};
 
 /* The outcome of a job; for one that never ended, finish_ns is POLICY_NEVER. */
 struct sim_record {
@@ -138,8 +162,9 @@ struct sim_record {
     uint64_t busy_ns;   /* CPU time used */
     uint64_t useful_ns; /* of that, the time that one core would have needed: work_ns at the end */
     uint32_t resizes, pauses;
-    bool infeasible; /* the policy refused it: this machine can never run it … */
-    bool late;       /* … or not before its deadline */
+    bool infeasible;                 /* the policy refused it: this machine can never run it … */
+    bool late;                       /* … or not before its deadline */
+    const struct sim_served *served; /* NULL: no server; valid during the call */
 };
 
 /* Cores that a job holds from begin to end; a job's segments come in order of time. */
@@ -152,13 +177,14 @@ struct sim_segment {
 /* Totals of a run. */
 struct sim_totals {
     uint64_t jobs, finished, infeasible;
-    uint64_t late;     /* part of infeasible: jobs refused for their deadlines */
-    uint64_t begin_ns; /* first arrival */
-    uint64_t end_ns;   /* last finish */
-    sim_sum core_ns;   /* cores held × time */
-    sim_sum busy_ns;   /* CPU time used */
-    sim_sum useful_ns; /* of that, work done */
-    sim_sum energy_uj; /* of the machine from begin to end */
+    uint64_t late;        /* part of infeasible: jobs refused for their deadlines */
+    uint64_t begin_ns;    /* first arrival */
+    uint64_t end_ns;      /* last finish, … */
+    uint64_t work_end_ns; /* … but for servers; 0: none */
+    sim_sum core_ns;      /* cores held × time */
+    sim_sum busy_ns;      /* CPU time used */
+    sim_sum useful_ns;    /* of that, work done */
+    sim_sum energy_uj;    /* of the machine from begin to end */
     uint64_t resizes, pauses;
     uint64_t decisions;
     uint64_t decide_ns; /* 0 unless options.clock_ns is given */
@@ -183,6 +209,7 @@ struct sim_options {
     int (*decide)(void *arg, const struct policy_snapshot *snapshot, struct policy_plan *plan);
     void *decide_arg;
     const int64_t *params;  /* as the policy's; NULL: defaults */
+    uint32_t split;         /* every server holds so many cores, and promises do nothing; 0: no */
     bool extras;            /* lends idle cores as extra threads (policy/core/extras.h): where
                                placement is shared and no power is capped */
     uint64_t seed;          /* handed to the policy */

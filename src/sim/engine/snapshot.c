@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The policy's view of the jobs alive, the storage for its plan, and how a plan is carried out. */
 #include "sim/engine/engine.h"
+#include "sim/engine/server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -55,9 +56,10 @@ void snapshot_done(struct engine *e)
     struct book *b = &e->book;
 
     for (uint32_t i = 0; i < e->count; i++)
-        free(e->live[i]);
+        live_free(e->live[i]);
     free(e->live);
     free(e->jobs);
+    free(e->rooms);
     free(e->users);
     free(e->running);
     free(e->tasks);
@@ -82,6 +84,7 @@ static int make_room(struct engine *e)
         return -ENOMEM;
     if (e->options->policy &&
         (grow(&e->jobs, room, sizeof(*e->jobs)) || grow(&e->users, room, sizeof(*e->users)) ||
+         grow(&e->rooms, room, sizeof(*e->rooms)) ||
          grow(&e->book.plan.decisions, room, sizeof(*e->book.plan.decisions))))
         return -ENOMEM;
     if (e->lends && loans_grow(e, room) < 0)
@@ -128,11 +131,28 @@ static uint64_t policy_time(uint64_t sim_ns)
     return sim_ns == POLICY_NEVER ? POLICY_NEVER : sim_ns + SIM_CLOCK_START_NS;
 }
 
+/* A static split: as many as every server holds, as far as it can. */
+static uint32_t split_cores(const struct engine *e, const struct live *l)
+{
+    uint32_t most = l->job.max && l->job.max < e->machine.cores ? l->job.max : e->machine.cores;
+
+    return e->options->split < most ? e->options->split : most;
+}
+
+static int64_t least_cores(const struct engine *e, const struct live *l)
+{
+    if (l->server && e->options->split)
+        return split_cores(e, l);
+    return l->job.min ? l->job.min : 1;
+}
+
 static int64_t most_cores(const struct engine *e, const struct live *l)
 {
     const struct sim_job *job = &l->job;
     uint32_t least = job->min ? job->min : 1;
 
+    if (l->server && e->options->split)
+        return split_cores(e, l);
     if (l->starting && job->malleability == POLICY_MALLEABLE)
         return least;
     if (job->max)
@@ -187,6 +207,7 @@ static void refresh(struct engine *e, struct live *l, struct policy_job *job)
     uint64_t passed = e->now_ns - l->state_ns;
 
     job->state = l->state;
+    job->min.of[POLICY_MCPU] = least_cores(e, l) * POLICY_CORE_MCPU;
     job->max.of[POLICY_MCPU] = most_cores(e, l) * POLICY_CORE_MCPU;
     job->current_count = l->held_count;
     job->wait_ns = l->record.wait_ns + (l->state == POLICY_RUNNING ? 0 : passed);
@@ -206,9 +227,10 @@ int snapshot_add(struct engine *e, struct live *l)
     int r = make_room(e);
 
     if (r < 0) {
-        free(l);
+        live_free(l);
         return r;
     }
+    e->server_count += l->server != NULL;
     l->index = e->count++;
     e->live[l->index] = l;
     if (e->options->policy)
@@ -318,6 +340,7 @@ static int decide(struct engine *e, const struct policy_snapshot *snapshot)
 static int apply(struct engine *e)
 {
     struct book *b = &e->book;
+    bool began = false;
 
     b->state_at = !b->state_at;
     b->state_size = b->plan.state_size;
@@ -329,12 +352,16 @@ static int apply(struct engine *e)
                             ? POLICY_NEVER
                             : b->plan.next_wakeup_ns - SIM_CLOCK_START_NS;
     for (uint32_t i = 0; i < e->count; i++) {
-        int r = carry_out(e, e->live[i], &b->plan.decisions[i]);
+        const struct policy_decision *d = &b->plan.decisions[i];
+        int r;
 
+        e->live[i]->room.user_mcpu = d->user_mcpu;
+        began |= d->verb == POLICY_VERB_START || d->verb == POLICY_VERB_RESUME;
+        r = carry_out(e, e->live[i], d);
         if (r < 0)
             return r;
     }
-    return 0;
+    return promises_apply(e, began);
 }
 
 /* Users have equal weights and no limits, as in tided by default. */
@@ -376,6 +403,7 @@ int snapshot_decide(struct engine *e)
 
     for (uint32_t i = 0; i < e->count; i++)
         refresh(e, e->live[i], &e->jobs[i]);
+    promises_bound(e);
     if (make_plan_room(e, &snapshot) < 0)
         return -ENOMEM;
     snapshot.state = b->state_size ? b->state[b->state_at] : NULL;

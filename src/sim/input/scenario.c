@@ -20,6 +20,9 @@ struct scenario *scenario_free(struct scenario *scenario)
         return NULL;
     for (size_t i = 0; i < scenario->curve_count; i++)
         free(scenario->curves[i].curve);
+    for (size_t i = 0; i < scenario->server_count; i++)
+        server_spec_done(&scenario->servers[i]);
+    free(scenario->servers);
     speedup_set_done(&scenario->fractions);
     workload_free(scenario->workload);
     free(scenario->curves);
@@ -290,6 +293,48 @@ static int read_jobs(const struct node *root, struct scenario *s, struct error *
     return 0;
 }
 
+static int server_by_arrival(const void *a, const void *b)
+{
+    const struct server_spec *x = a, *y = b;
+
+    if (x->job.arrival_ns != y->job.arrival_ns)
+        return x->job.arrival_ns < y->job.arrival_ns ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static int read_servers(const struct node *root, struct scenario *s, struct error *err)
+{
+    const struct job_context context = listed_context(s);
+    struct node list = node_member(root, "servers");
+    size_t count = json_array_size(list.value);
+    int r = list.value ? node_array(&list, 1, SERVERS_MAX, err) : 0;
+
+    if (r < 0 || count == 0)
+        return r;
+    s->servers = calloc(count, sizeof(*s->servers));
+    if (!s->servers)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (; s->server_count < count; s->server_count++) {
+        struct node node = node_element(&list, s->server_count);
+
+        r = server_spec_read(&node, &s->defaults, &context, s->file, &s->servers[s->server_count],
+                             err);
+        if (r < 0)
+            return r;
+    }
+    qsort(s->servers, count, sizeof(*s->servers), server_by_arrival);
+    return 0;
+}
+
+bool scenario_is_random(const struct scenario *scenario)
+{
+    bool random = scenario->workload != NULL;
+
+    for (size_t i = 0; i < scenario->server_count; i++)
+        random |= server_spec_is_random(&scenario->servers[i]);
+    return random;
+}
+
 static int read_defaults(const struct node *root, struct scenario *s, struct error *err)
 {
     const struct job_context context = listed_context(s);
@@ -357,7 +402,8 @@ static int read_turnarounds(const struct node *list, struct scenario *s, struct 
 {
     size_t count = json_array_size(list->value);
 
-    if (count != s->job_count || count == 0 || s->workload || s->trace != SCENARIO_TRACE_NONE)
+    if (count != s->job_count || count == 0 || s->workload || s->server_count ||
+        s->trace != SCENARIO_TRACE_NONE)
         return 0;
     s->observed.turnaround_ns = calloc(count, sizeof(*s->observed.turnaround_ns));
     if (!s->observed.turnaround_ns)
@@ -414,9 +460,9 @@ static const char *base_name(const char *path)
 
 static int read_head(const struct node *root, struct scenario *s, struct error *err)
 {
-    static const char *const keys[] = {"name",     "description", "machine", "resolution",
-                                       "speedups", "defaults",    "jobs",    "workload",
-                                       "trace",    "observed",    NULL};
+    static const char *const keys[] = {"name",     "description", "machine",  "resolution",
+                                       "speedups", "defaults",    "jobs",     "servers",
+                                       "workload", "trace",       "observed", NULL};
     struct node name = node_member(root, "name"), text = node_member(root, "description");
     const char *string = base_name(s->file);
     int64_t resolution = 1;
@@ -440,8 +486,8 @@ static int read_head(const struct node *root, struct scenario *s, struct error *
 static int read_scenario(const struct node *root, struct scenario *s, struct error *err)
 {
     static int (*const readers[])(const struct node *, struct scenario *, struct error *) = {
-        read_head, read_machine,  read_curves, read_defaults,
-        read_jobs, read_workload, read_trace,  read_observed,
+        read_head,    read_machine,  read_curves, read_defaults, read_jobs,
+        read_servers, read_workload, read_trace,  read_observed,
     };
 
     for (size_t i = 0; i < ARRAY_LEN(readers); i++) {
@@ -450,8 +496,8 @@ static int read_scenario(const struct node *root, struct scenario *s, struct err
         if (r < 0)
             return r;
     }
-    if (!s->jobs && !s->workload && s->trace == SCENARIO_TRACE_NONE)
-        return node_error(root, err, "there are no jobs: add jobs, workload or trace");
+    if (!s->jobs && !s->servers && !s->workload && s->trace == SCENARIO_TRACE_NONE)
+        return node_error(root, err, "there are no jobs: add jobs, servers, workload or trace");
     return 0;
 }
 

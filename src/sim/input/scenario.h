@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A scenario: a machine and the jobs that come to it, from a JSON file (tide-sim(1) describes it):
- * listed one by one, generated, read from a trace, or all of these, merged by arrival.
+ * listed one by one, generated, read from a trace, servers, or all of these, merged by arrival.
  *
  *   scenario.json ─▶ struct scenario, read only ─▶ a source for each run ─▶ sim_run()
  *
@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "sim/engine/sim.h"
 #include "sim/input/jobspec.h"
+#include "sim/input/requests.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,6 +49,8 @@ struct scenario {
     struct job_spec defaults;
     struct sim_job *jobs; /* listed, by arrival */
     size_t job_count;
+    struct server_spec *servers; /* by arrival */
+    size_t server_count;
     struct workload *workload; /* NULL: none */
     enum scenario_trace trace;
     char *trace_path;
@@ -63,6 +66,9 @@ int scenario_load(const char *path, struct scenario **ret_scenario, struct error
 int scenario_parse(const char *path, char *text, size_t size, struct scenario **ret_scenario,
                    struct error *err);
 struct scenario *scenario_free(struct scenario *scenario); /* NULL */
+
+/* Whether another seed makes other jobs or requests. */
+bool scenario_is_random(const struct scenario *scenario);
 
 /* ---- sources --------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs of one run: a scenario's listed, generated and traced jobs, merged by arrival. */
+/* The jobs of one run: a scenario's servers, listed, generated and traced jobs, merged by arrival.
+ */
 #include "sim/input/scenario.h"
 
 #include "base/cleanup.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-enum branch { BRANCH_LISTED, BRANCH_GENERATED, BRANCH_TRACE, BRANCH_MAX };
+enum branch { BRANCH_SERVERS, BRANCH_LISTED, BRANCH_GENERATED, BRANCH_TRACE, BRANCH_MAX };
 
 struct scenario_source {
     struct sim_source jobs;
@@ -16,6 +17,9 @@ struct scenario_source {
     struct speedup_set fractions;
     struct job_context context;
     size_t listed; /* number of listed jobs already returned */
+    size_t served; /* number of servers, each with its requests */
+    struct server_requests *requests[SERVERS_MAX];
+    uint64_t seed;
     struct generator generator;
     struct trace trace;
     struct sim_job next[BRANCH_MAX]; /* for each branch, where `waiting` */
@@ -24,6 +28,21 @@ struct scenario_source {
     uint64_t last_id;
 };
 
+static int next_server(struct scenario_source *s, struct sim_job *ret_job, struct error *err)
+{
+    const struct server_spec *spec = &s->scenario->servers[s->served];
+    struct error reason;
+    int r = server_requests_make(spec, s->seed, &s->requests[s->served], &reason);
+
+    if (r < 0)
+        return error_set(err, r, "%s: %s", s->scenario->file, reason.text);
+    *ret_job = spec->job;
+    ret_job->requests = &s->requests[s->served]->requests;
+    ret_job->work_ns = s->requests[s->served]->work_ns;
+    s->served++;
+    return 1;
+}
+
 static int fetch(struct scenario_source *s, enum branch branch, struct error *err)
 {
     const struct scenario *scenario = s->scenario;
@@ -31,6 +50,8 @@ static int fetch(struct scenario_source *s, enum branch branch, struct error *er
     int r;
 
     switch (branch) {
+    case BRANCH_SERVERS:
+        return s->served < scenario->server_count ? next_server(s, &s->next[branch], err) : 0;
     case BRANCH_LISTED:
         if (s->listed == scenario->job_count)
             return 0;
@@ -105,6 +126,7 @@ int scenario_source_new(const struct scenario *scenario, uint64_t seed,
         return error_set(err, -ENOMEM, "out of memory");
     s->jobs.next = next_job;
     s->scenario = scenario;
+    s->seed = seed;
     s->fractions.cores = scenario->machine.cores;
     s->context = (struct job_context){.cores = scenario->machine.cores,
                                       .curves = scenario->curves,
@@ -121,6 +143,8 @@ struct scenario_source *scenario_source_free(struct scenario_source *source)
 {
     if (!source)
         return NULL;
+    for (size_t i = 0; i < source->served; i++)
+        free(source->requests[i]);
     trace_done(&source->trace);
     speedup_set_done(&source->fractions);
     free(source);

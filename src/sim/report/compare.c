@@ -20,24 +20,49 @@ static int read_decider(struct compare_policy *policy, const char *path, struct 
     return 0;
 }
 
+/* Cuts "+idle" or "+split=2" off the end. 1, 0: there is none, or -EINVAL. */
+static int cut_suffix(struct compare_policy *policy, struct error *err)
+{
+    static const struct value_type cores = {VALUE_COUNT, 1, SIM_CORES_MAX, NULL, 0};
+    char *at = strrchr(policy->text, '+');
+    struct error reason;
+    int64_t value;
+
+    if (!at || at == policy->text)
+        return 0;
+    if (strcmp(at, COMPARE_EXTRAS) == 0) {
+        policy->extras = true;
+    } else if (strncmp(at, COMPARE_SPLIT, strlen(COMPARE_SPLIT)) == 0) {
+        if (value_from_text(&cores, at + strlen(COMPARE_SPLIT), &value, &reason) < 0)
+            return error_set(err, -EINVAL, "%s: %s", at, reason.text);
+        policy->split = (uint32_t)value;
+    } else {
+        return 0;
+    }
+    *at = '\0';
+    return 1;
+}
+
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err)
 {
     struct compare_policy policy = {0};
-    size_t len = strlen(text), end = len - strlen(COMPARE_EXTRAS);
-    int r = 0;
+    int r;
 
-    if (len >= sizeof(policy.text))
+    if (strlen(text) >= sizeof(policy.text))
         return error_set(err, -EINVAL, "%.40s… is too long", text);
     strcpy(policy.text, text);
-    policy.extras = len > strlen(COMPARE_EXTRAS) && strcmp(text + end, COMPARE_EXTRAS) == 0;
-    if (policy.extras)
-        policy.text[end] = '\0';
+    do {
+        r = cut_suffix(&policy, err);
+    } while (r > 0);
+    if (r < 0)
+        return r;
     if (strncmp(policy.text, COMPARE_EXTERNAL, strlen(COMPARE_EXTERNAL)) == 0)
         r = read_decider(&policy, policy.text + strlen(COMPARE_EXTERNAL), err);
     else if (strcmp(policy.text, COMPARE_NO_CONTROL) != 0)
         r = policy_spec_parse(policy.text, &policy.spec, err);
-    else if (policy.extras)
-        r = error_set(err, -EINVAL, "without a policy there are no idle cores to lend");
+    else if (policy.extras || policy.split)
+        r = error_set(err, -EINVAL, "without a policy there are no %s",
+                      policy.extras ? "idle cores to lend" : "cores to split");
     if (r < 0)
         return r;
     strcpy(policy.text, text);
@@ -49,7 +74,7 @@ bool compare_policy_equal(const struct compare_policy *a, const struct compare_p
 {
     uint32_t count = a->spec.policy ? a->spec.policy->param_count : 0;
 
-    return a->spec.policy == b->spec.policy && a->extras == b->extras &&
+    return a->spec.policy == b->spec.policy && a->extras == b->extras && a->split == b->split &&
            strcmp(a->decider, b->decider) == 0 &&
            memcmp(a->spec.params, b->spec.params, count * sizeof(a->spec.params[0])) == 0;
 }
@@ -95,6 +120,11 @@ static double seconds(uint64_t ns)
     return (double)ns / 1e9;
 }
 
+static double milliseconds(const struct sim_served *served, uint32_t permille)
+{
+    return served->requests ? (double)sim_quantiles_at(served->latency_ns, permille) / 1e6 : NAN;
+}
+
 /* Writes a name, in quotes if it needs them. */
 static void write_name(FILE *file, const char *name)
 {
@@ -129,14 +159,21 @@ static void write_job(const struct run *run, const struct sim_record *r)
         fprintf(f, ",%.6f,%.6f", seconds(r->finish_ns), seconds(r->finish_ns - job->arrival_ns));
     else
         fputs(",,", f);
-    fprintf(f, ",%.6f,%.6f,%.6f,%u,%.6f,%.6f,%.6f,%u,%u,%d\n", seconds(r->wait_ns),
+    fprintf(f, ",%.6f,%.6f,%.6f,%u,%.6f,%.6f,%.6f,%u,%u,%d", seconds(r->wait_ns),
             seconds(r->run_ns), seconds(r->alone_ns), job->request, seconds(r->core_ns),
             seconds(r->busy_ns), seconds(r->useful_ns), r->resizes, r->pauses, missed);
+    if (r->served)
+        fprintf(f, ",%llu,%llu,%llu,%.3f,%.3f\n", (unsigned long long)r->served->requests,
+                (unsigned long long)r->served->seconds, (unsigned long long)r->served->kept,
+                milliseconds(r->served, 500), milliseconds(r->served, 990));
+    else
+        fputs(",,,,,\n", f);
 }
 
 static const char jobs_header[] =
     "policy,seed,job,name,state,arrival,start,finish,turnaround,waiting,execution,alone,request,"
-    "core_seconds,busy_seconds,useful_seconds,resizes,pauses,deadline_missed\n";
+    "core_seconds,busy_seconds,useful_seconds,resizes,pauses,deadline_missed,"
+    "requests,seconds,kept_seconds,p50_ms,p99_ms\n";
 
 static void note_turnaround(struct compare_run *result, const struct sim_record *r)
 {
@@ -144,11 +181,34 @@ static void note_turnaround(struct compare_run *result, const struct sim_record 
         r->finish_ns == POLICY_NEVER ? NAN : seconds(r->finish_ns - r->job->arrival_ns);
 }
 
+static int note_server(struct compare_run *result, const struct sim_record *r)
+{
+    struct compare_server *more =
+        reallocarray(result->servers, result->server_count + 1, sizeof(*more));
+
+    if (!more)
+        return -ENOMEM;
+    result->servers = more;
+    more += result->server_count++;
+    *more = (struct compare_server){
+        .requests = r->served->requests,
+        .seconds = r->served->seconds,
+        .kept = r->served->kept,
+        .p50_ms = milliseconds(r->served, 500),
+        .p99_ms = milliseconds(r->served, 990),
+        .cores = r->run_ns ? seconds(r->core_ns) / seconds(r->run_ns) : 0,
+    };
+    memcpy(more->name, r->job->name, sizeof(more->name));
+    return 0;
+}
+
 static int on_record(struct sim_sink *sink, const struct sim_record *record)
 {
     struct run *run = (struct run *)sink;
 
     sim_metrics_add(&run->metrics, record);
+    if (record->served && note_server(&run->work->compare->runs[run->index], record) < 0)
+        return -ENOMEM;
     if (run->work->compare->runs[run->index].turnaround_s)
         note_turnaround(&run->work->compare->runs[run->index], record);
     if (run->chart)
@@ -187,6 +247,7 @@ static int simulate(struct run *run, struct error *err)
         .policy = policy->spec.policy,
         .params = policy->spec.params,
         .extras = policy->extras,
+        .split = policy->split,
         .seed = run->seed,
         .resolution_ns = compare->scenario->resolution_ns,
         .check = compare->check,
@@ -425,8 +486,11 @@ void compare_done(struct compare *compare)
 {
     for (uint32_t p = 0; compare->chart && p < compare->policy_count; p++)
         free(compare->chart[p]);
-    for (uint32_t p = 0; compare->runs && p < compare->policy_count; p++)
-        free(compare->runs[(size_t)p * compare->seed_count].turnaround_s);
+    for (size_t i = 0; compare->runs && i < (size_t)compare->policy_count * compare->seed_count;
+         i++) {
+        free(compare->runs[i].turnaround_s);
+        free(compare->runs[i].servers);
+    }
     free(compare->chart);
     free(compare->runs);
     compare->chart = NULL;

@@ -19,25 +19,39 @@
 #define COMPARE_THREADS_MAX  256
 #define COMPARE_NO_CONTROL   "none"               /* the name for running without a policy */
 #define COMPARE_EXTRAS       "+idle"              /* behind a policy: idle cores are lent */
+#define COMPARE_SPLIT        "+split="            /* behind a policy: cores of each server */
 #define COMPARE_EXTERNAL     "external:"          /* before the path of a decider's socket */
 #define COMPARE_DEADLINE_NS  UINT64_C(1000000000) /* of each of its answers */
 
 struct compare_policy {
     char text[POLICY_SPEC_TEXT_MAX]; /* the user's spelling */
     struct policy_spec spec;         /* .policy NULL: no control */
+    uint32_t split;                  /* every server holds so many cores; 0: promises decide */
     bool extras;                     /* idle cores are lent as extra threads */
     char decider[DECIDER_PATH_MAX];  /* its socket; "": none, the policy itself decides */
 };
 
-/* Reads "none", "external:PATH", or the text of policy_spec_parse(), with "+idle" for .extras.
- * Returns the same. */
+/*
+ * Reads "none", "external:PATH", or the text of policy_spec_parse(), with "+idle" for .extras and
+ * "+split=2" for .split. Returns the same.
+ */
 int compare_policy_parse(const char *text, struct compare_policy *ret_policy, struct error *err);
 
 /* True for the same policy with the same parameters, however written. */
 bool compare_policy_equal(const struct compare_policy *a, const struct compare_policy *b);
 
+/* What became of one server. */
+struct compare_server {
+    char name[SIM_NAME_MAX];
+    uint64_t requests, seconds, kept;
+    double p50_ms, p99_ms; /* NAN: no request was answered */
+    double cores;          /* held, mean of the time in which it ran */
+};
+
 /* The outcome of one run. */
 struct compare_run {
+    struct compare_server *servers; /* in the order of their ends */
+    size_t server_count;
     double value[SIM_METRIC_MAX];
     struct sim_totals totals;
     double *turnaround_s; /* for each job, by id, NAN: never ended; for the first seed of scenarios

@@ -7,8 +7,8 @@
 #include <string.h>
 
 const enum sim_metric report_summary[] = {
-    SIM_MAKESPAN,     SIM_TURNAROUND, SIM_SLOWDOWN, SIM_SLOWDOWN_P95,
-    SIM_USEFUL_CORES, SIM_ENERGY,     SIM_MISSES,   SIM_UNFINISHED,
+    SIM_MAKESPAN, SIM_TURNAROUND, SIM_SLOWDOWN, SIM_SLOWDOWN_P95, SIM_USEFUL_CORES,
+    SIM_ENERGY,   SIM_MISSES,     SIM_KEPT,     SIM_LATENCY_P99,  SIM_UNFINISHED,
 };
 const uint32_t report_summary_count = ARRAY_LEN(report_summary);
 
@@ -135,6 +135,22 @@ static json_t *estimate_json(const struct sim_estimate *e)
                     : json_null();
 }
 
+static json_t *servers_json(const struct compare_run *run)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < run->server_count; i++) {
+        const struct compare_server *s = &run->servers[i];
+
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:f}", "name",
+                                              s->name, "requests", (json_int_t)s->requests,
+                                              "seconds", (json_int_t)s->seconds, "kept_seconds",
+                                              (json_int_t)s->kept, "p50_ms", number(s->p50_ms),
+                                              "p99_ms", number(s->p99_ms), "cores", s->cores));
+    }
+    return list;
+}
+
 static json_t *run_json(const struct compare *compare, uint32_t policy, uint32_t seed)
 {
     const struct compare_run *run = &compare_runs(compare, policy)[seed];
@@ -144,6 +160,8 @@ static json_t *run_json(const struct compare *compare, uint32_t policy, uint32_t
 
     for (int m = 0; json && m < SIM_METRIC_MAX; m++)
         json_object_set_new(json, sim_metric_info(m)->name, number(run->value[m]));
+    if (json && run->server_count)
+        json_object_set_new(json, "servers", servers_json(run));
     if (json && run->stuck)
         json_object_set_new(json, "why", json_string(run->why));
     return json;
