@@ -184,14 +184,15 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
     return CLI_OK;
 }
 
-/* Static splits of a scenario with servers: what fixed numbers of cores reach, as an oracle. */
-static int add_splits(struct arguments *args, const struct scenario *scenario)
+/* What tided does beside servers, and static splits: what fixed numbers of cores reach, an oracle.
+ */
+static int add_policies_of_servers(struct arguments *args, const struct scenario *scenario)
 {
     uint32_t cores = scenario->machine.cores, step = 1;
     char text[32];
-    int r = CLI_OK;
+    int r = add_policy(args, "equal" COMPARE_EXTRAS, "defaults");
 
-    for (uint32_t k = 1; r == CLI_OK && k < cores && scenario->server_count; k += step) {
+    for (uint32_t k = 1; r == CLI_OK && k < cores; k += step) {
         step = k < SPLITS_ALL ? 1 : k; /* beyond, powers of two */
         snprintf(text, sizeof(text), "equal" COMPARE_SPLIT "%u", k);
         r = add_policy(args, text, "defaults");
@@ -208,8 +209,8 @@ static int add_default_policies(struct arguments *args, const struct scenario *s
     for (size_t i = 0; r == CLI_OK && i < ARRAY_LEN(default_policies); i++)
         if (scenario->server_count == 0 || i < POLICIES_OF_SERVERS)
             r = add_policy(args, default_policies[i], "defaults");
-    if (r == CLI_OK)
-        r = add_splits(args, scenario);
+    if (r == CLI_OK && scenario->server_count)
+        r = add_policies_of_servers(args, scenario);
     if (r == CLI_OK && *recorded)
         r = add_policy(args, recorded, "observed.policy of the scenario");
     for (uint32_t p = 0; r == CLI_OK && *recorded && p + 1 < args->policy_count; p++)

@@ -499,6 +499,22 @@ uint32_t promise_need(struct promise_state *s, const struct promise_look *look)
     return bounded(s->cores, &v);
 }
 
+bool promise_is_short(const struct promise_state *s, const struct promise_look *look)
+{
+    struct seen v;
+
+    if (s->stage != PROMISE_TRIAL || s->idle || look->has < look->most || look->has != s->has)
+        return false;
+    v = see(s, look);
+    return v.slow && v.enough && v.pure;
+}
+
+void promise_press(struct promise_state *s, uint64_t now_ns)
+{
+    s->stage_ns = s->changed_ns = now_ns;
+    s->seen = 0;
+}
+
 const char *promise_why_text(enum promise_why why)
 {
     static const char *const text[] = {

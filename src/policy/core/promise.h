@@ -125,6 +125,13 @@ struct promise_look {
 uint32_t promise_need(struct promise_state *s, const struct promise_look *look);
 
 /*
+ * Whether a trial with all @most cores has shown by requests of its own that they are too few. If
+ * more can be had then, promise_press() says so: the trial begins anew with these.
+ */
+bool promise_is_short(const struct promise_state *s, const struct promise_look *look);
+void promise_press(struct promise_state *s, uint64_t now_ns);
+
+/*
  * Whether the promise is given up for the time being. The answer is then a minimum like others, and
  * should be no maximum: the job shares with others as if it had no promise.
  */

@@ -21,6 +21,17 @@ static int64_t greater(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* Cores that another promise of the same user needs, beyond its least, and that it leaves to it. */
+static int64_t leaves(const struct jobs *s, uint32_t at, uint32_t k, int64_t insists)
+{
+    const struct promise_room *j = s->room[at], *other = s->room[k];
+
+    if (k < at || j->presses || other->user != j->user || !other->promised || !other->binds ||
+        other->alone || promise_is_given_up(other->why))
+        return 0;
+    return greater(lesser(other->need, other->most) - insists, 0);
+}
+
 /*
  * Finds the cores that it may have: some are its own, further ones it shares with jobs that yield.
  * Returns how many nobody else could use.
@@ -32,7 +43,7 @@ static int64_t find_room(const struct jobs *s, uint32_t at)
     int64_t least = s->policy[at].min.of[POLICY_MCPU] / POLICY_CORE_MCPU;
     int64_t most = s->policy[at].max.of[POLICY_MCPU] / POLICY_CORE_MCPU;
     int64_t room = s->capacity, users = share && !j->may_share ? share : room;
-    int64_t spare = room, yielded = 0;
+    int64_t spare = room, yielded = 0, left = 0;
 
     for (uint32_t k = 0; k < s->count; k++) {
         const struct promise_room *other = s->room[k];
@@ -41,6 +52,7 @@ static int64_t find_room(const struct jobs *s, uint32_t at)
 
         if (k == at || !other->wanted)
             continue;
+        left += leaves(s, at, k, insists);
         room -= insists;
         users -= other->user == j->user ? insists : 0;
         yielded += j->may_share && other->may_yield && !other->yields_to ? insists : 0;
@@ -49,6 +61,8 @@ static int64_t find_room(const struct jobs *s, uint32_t at)
     }
     room = lesser(room, users);
     j->least = (uint32_t)least;
+    j->left = (uint32_t)lesser(left, greater(lesser(room, most) - least, 0));
+    room -= left;
     j->own = (uint32_t)lesser(greater(room, least), most);
     j->most = (uint32_t)lesser(greater(room + yielded, least), most);
     j->alone = spare >= most;
@@ -96,13 +110,21 @@ void promise_room_divide(struct promise_room *const *room, struct policy_job *po
 void promise_room_need(struct promise_room *room, struct promise_state *state,
                        struct promise_look *look)
 {
+    if (state->stage != PROMISE_TRIAL)
+        room->presses = false;
     look->least = room->least;
     look->most = room->most;
     look->own = room->own;
     if (room->alone) {
         memset(state, 0, sizeof(*state));
         room->need = look->has;
+        room->presses = false;
     } else {
+        if (room->left && promise_is_short(state, look)) {
+            room->presses = true;
+            promise_press(state, look->now_ns);
+            look->most += room->left;
+        }
         room->need = promise_need(state, look);
     }
     room->why = state->why;

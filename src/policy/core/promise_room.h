@@ -28,7 +28,9 @@ struct promise_room {
     enum promise_why why; /* of that */
     /* The answers. */
     uint32_t least, most; /* cores that its promise may ask for; most 0: it takes no part */
-    uint32_t own; /* of these: as many as others leave at their minima; on the rest they yield */
+    uint32_t own;  /* of these: as many as others leave at their minima; on the rest they yield */
+    uint32_t left; /* cores that it leaves to promises behind it, which need them */
+    bool presses;  /* it is short without these: what is behind it comes second */
     uint32_t threads; /* that it shall have, more than its share where others yield; 0: its share */
     uint64_t yields_to; /* id of the job whose promise lowers this one's weight; 0: none */
     bool alone;         /* no other job could use what it does not */
@@ -37,8 +39,9 @@ struct promise_room {
 /*
  * Bounds the cores of jobs with a promise, of @count jobs of a snapshot (@policy has the same
  * order), on @mcpu: no more than others leave at their minima, or held by hand, and than the user's
- * share; those in front first. Where that is not enough it gets threads beyond its share: its
- * user's other jobs keep their cores, and yield.
+ * share. One in front leaves those behind what they need, unless it has tried without and is short:
+ * a trial, which takes all that there is, breaks no other promise. Where that is not enough it gets
+ * threads beyond its share: its user's other jobs keep their cores, and yield.
  */
 void promise_room_divide(struct promise_room *const *room, struct policy_job *policy,
                          uint32_t count, int64_t mcpu);
