@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A scenario: an accepted one gives jobs in an order that the simulator takes; a refused one gives
- * a reason. The target opens no traces, because they have targets of their own.
+ * a reason. The target opens no traces, because they have targets of their own; files of requests
+ * are not there.
  */
 #include "input.h"
 #include "sim/input/scenario.h"
@@ -14,7 +15,12 @@ static void check_job(const struct sim_job *job, uint64_t id, uint64_t last_ns)
 {
     CHECK(job->id == id && job->arrival_ns >= last_ns && job->arrival_ns <= VALUE_DURATION_MAX);
     CHECK(memchr(job->name, 0, sizeof(job->name)) && *job->name);
-    CHECK(job->work_ns > 0 && job->work_ns <= VALUE_DURATION_MAX && job->told_ns > 0);
+    CHECK(job->work_ns > 0 && job->told_ns > 0);
+    CHECK(job->requests || job->work_ns <= VALUE_DURATION_MAX);
+    CHECK(!job->requests || (job->requests->count > 0 && job->workers > 0));
+    for (size_t i = 0; job->requests && i < job->requests->count; i++)
+        CHECK(job->requests->work_ns[i] > 0 &&
+              (i == 0 || job->requests->arrival_ns[i] >= job->requests->arrival_ns[i - 1]));
     CHECK(job->curve->count > 0 && job->curve->speedup_permille[0] == 1000);
     CHECK(sim_curve_speed(job->curve, job->curve->count) > 0);
     CHECK(job->stock_threads > 0 && job->stock_threads <= SIM_CORES_MAX);
@@ -47,6 +53,12 @@ static void draw(const struct scenario *scenario)
     scenario_source_free(source);
 }
 
+/* A file of requests that is not there, or is no such file. */
+static bool names_file(const char *text)
+{
+    return strstr(text, ".csv:") || strstr(text, ".json:");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct scenario *scenario = NULL;
@@ -54,7 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int r = scenario_parse("s.json", input_text(data, size), size, &scenario, &err);
 
     if (r < 0)
-        CHECK(!scenario && err.code == r && strncmp(err.text, "s.json:", 7) == 0);
+        CHECK(!scenario && err.code == r &&
+              (strncmp(err.text, "s.json:", 7) == 0 || names_file(err.text)));
     else if (scenario->trace == SCENARIO_TRACE_NONE)
         draw(scenario);
     scenario_free(scenario);

@@ -29,8 +29,8 @@ uint64_t latency_most_ns(unsigned bucket);
 uint64_t latency_quantile(const uint32_t bucket[LATENCY_BUCKETS], uint32_t permille);
 
 /*
- * What ended in the present second and in the one before, and how many seconds with requests kept a
- * promise: their p99 was within it. All zero at first.
+ * Requests that ended in the present second and in the one before, and how many seconds with
+ * requests kept a promise: their p99 was within it. All zero at first.
  */
 struct latency_seconds {
     uint64_t since_ns;  /* begin of the present second; 0: no request yet */
@@ -40,7 +40,7 @@ struct latency_seconds {
     uint64_t judged, kept; /* seconds with requests and a promise; and those that kept it */
 };
 
-/* What plan and people see. */
+/* The view of plan and people. */
 struct latency_window {
     uint64_t p99_ns; /* of what ended in the window; where nothing did but is in flight: how long */
     uint64_t window_ns;  /* its length, 1 to 2 s */

@@ -352,6 +352,92 @@ def test_files_that_cannot_be_written_are_no_success(tide, scenario):
             assert f"tide: sim: cannot write {target}: {reason}" in done.stderr
 
 
+# ---- servers ----
+
+SERVED = {
+    "name": "served", "machine": {"cores": 4},
+    "servers": [{"name": "serve", "slo": "p99=50ms", "demand": {"exponential": {"mean": "6ms"}}, "speedup": 0.5,
+                 "requests": {"rate": 40, "bursts": {"rate": 250, "every": "40s", "for": "10s"}, "until": "2min"}}],
+    "jobs": [{"name": "train", "work": "10min", "speedup": 0.95}]}
+
+
+def test_a_server_keeps_its_promise_beside_a_job_and_static_splits_stand_beside(tide, scenario):
+    result = sim_json(tide, scenario(SERVED), "--seeds", 2)
+    assert [p["policy"] for p in result["policies"]] == ["none", "equal", "equal+idle"] + [f"equal+split={k}" for k in (1, 2, 3)]
+    mean = {p["policy"]: {name: value and value["mean"] for name, value in p["metrics"].items()} for p in result["policies"]}
+    assert mean["equal"]["promise_kept"] > 95 > mean["none"]["promise_kept"]
+    assert mean["equal+split=1"]["promise_kept"] < mean["equal+split=2"]["promise_kept"] < mean["equal+split=3"]["promise_kept"]
+    assert mean["equal"]["makespan"] < mean["equal+split=3"]["makespan"]
+    assert mean["equal+split=1"]["latency_p99"] > 1000 > 100 > mean["equal"]["latency_p99"] > mean["equal"]["latency_p50"] > 0
+    run = result["policies"][1]["runs"][0]
+    (server,) = run["servers"]
+    assert server["name"] == "serve" and server["requests"] == run["requests"] > 5000
+    assert 0 < server["kept_seconds"] <= server["seconds"] <= 121 and 1 < server["cores"] < 4
+    assert all(p["runs"][0]["servers"][0]["requests"] == server["requests"] for p in result["policies"])  # the same ones
+    table = tide("sim", scenario(SERVED), "--seeds", 2).stdout
+    assert "PROMISE KEPT" in table and "LATENCY P99 ms" in table and "equal+split=3" in table
+
+
+def test_servers_give_the_same_every_time(tide, scenario):
+    path = scenario(SERVED)
+    runs = [tide("sim", path, "--policy", "none,equal", "--seeds", "2", "--parallel", n, "--json", "--check").stdout for n in (1, 2)]
+    assert runs[0] == runs[1]
+    seeds = json.loads(runs[0])["policies"][1]["runs"]
+    assert seeds[0]["requests"] != seeds[1]["requests"]
+
+
+def test_requests_come_from_lists_files_and_counts(tide, scenario, tmp_path):
+    scenario("arrival\n0\n0.5s\n1\n", "a.csv"), scenario("arrival,demand\n0,10ms\n250ms,20ms\n", "b.csv"), scenario([0, "100ms", 2.5], "c.json")
+    listed = {"at": [0, 0.2, "300ms"]}, {"file": "a.csv"}, {"file": "c.json"}
+    for requests in listed:
+        served = {"machine": {"cores": 2}, "servers": [{"demand": "100ms", "speedup": 1, "requests": requests}]}
+        run = sim_json(tide, scenario(served), "--policy", "equal")["policies"][0]["runs"][0]
+        assert run["requests"] == 3 and run["latency_p50"] == pytest.approx(50, rel=0.01) and run["promise_kept"] is None
+        assert run["makespan"] is None and run["unfinished"] == 0
+    served["servers"][0] = {"speedup": 1, "requests": {"file": "b.csv"}}
+    run = sim_json(tide, scenario(served), "--policy", "equal", "--csv", tmp_path / "jobs.csv")["policies"][0]["runs"][0]
+    assert (run["requests"], run["latency_p99"]) == (2, pytest.approx(10, rel=0.01))
+    with open(tmp_path / "jobs.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["name"], row["requests"], row["seconds"]) == ("server-1", "2", "0") and float(row["p50_ms"]) == pytest.approx(5, rel=0.01)
+    served["servers"][0] = {"speedup": 1, "demand": "1ms", "requests": {"counts": [5, 0, 7], "every": "10s"}}
+    runs = sim_json(tide, scenario(served), "--policy", "equal", "--seeds", 2)["policies"][0]["runs"]
+    assert [run["requests"] for run in runs] == [12, 12] and runs[0] != runs[1]
+
+
+SERVER = {"demand": "1ms", "speedup": 1, "requests": {"at": [0]}}
+
+
+@pytest.mark.parametrize("server, says", [
+    ({"slo": "50ms"}, "servers[0].slo: '50ms' is no promise (p99=50ms)"),
+    ({"slo": "p99=2h"}, "servers[0].slo: 2h is out of range"),
+    ({"work": 3}, "servers[0].work: is not for servers"),
+    ({"requests": None}, "servers[0].requests: must be an object"),
+    ({"requests": {"rate": 3}}, "until is missing"),
+    ({"requests": {"rate": 3, "at": [1], "until": 4}}, "needs one of rate, at, counts and file"),
+    ({"requests": {"at": [1, 0]}}, "at[1]: is before the one in front of it"),
+    ({"requests": {"at": [1], "every": 2}}, "every goes with counts"),
+    ({"requests": {"counts": [0]}}, "no request comes"),
+    ({"requests": {"rate": 1e6, "until": "1d"}}, "are more than 1000000"),
+    ({"requests": {"rate": 2e4, "until": "1min"}}, "more than 1000000 requests"),
+    ({"requests": {"rate": 0.001, "until": "1ms"}}, "no request comes"),
+    ({"requests": {"rate": 1, "until": 9, "bursts": {"rate": 2, "every": 1, "for": 1}}}, "bursts: for must be less than every"),
+    ({"requests": {"rate": 1, "until": 9, "sweep": {"to": 2}}}, "every is missing"),
+    ({"requests": {"file": "x.txt"}}, "must end with .csv or .json"),
+    ({"requests": {"file": "none.csv"}}, "none.csv: No such file"),
+    ({"requests": {"file": "bad.csv"}}, "bad.csv:3: arrival: 'x' is no duration"),
+    ({"requests": {"file": "cells.csv"}}, "cells.csv:2: has more cells"),
+    ({"requests": {"file": "bad.json"}}, "bad.json: [1]: is before"),
+    ({"workers": 0}, "workers: 0 is out of range"),
+    ({"demand": None}, "demand: must be a number"),
+    ({"promise": 1}, "promise: is not a key here"),
+], ids=range(22))
+def test_bad_servers_name_file_line_and_field(tide, scenario, server, says):
+    scenario("arrival\n1\nx\n", "bad.csv"), scenario("arrival\n1,2\n", "cells.csv"), scenario("[2, 1]", "bad.json")
+    done = tide("sim", scenario({"machine": {"cores": 2}, "servers": [{**SERVER, **server}]}), "--policy", "equal")
+    assert done.returncode == 2 and says in done.stderr and done.stdout == "", done
+
+
 # ---- the documents ----
 
 def blocks(page):
@@ -395,14 +481,16 @@ def test_every_field_is_in_the_manual(tide, scenario):
     page = (ROOT / "man/tide-sim.1.scd").read_text()
     fields = re.findall(r'\[JOB_KEY_\w+\] = \{"(\w+)"', (ROOT / "src/sim/input/jobspec.c").read_text())
     assert len(fields) > 20
-    for field in [*fields, *sim_json(tide, scenario(FIXED))["metrics"]]:
+    own = re.findall(r'(?:node_member|need_value|node_optional)\(&?\w+, "(\w+)"', (ROOT / "src/sim/input/requests.c").read_text())
+    assert {"requests", "slo", "demand", "workers", "bursts", "sweep"} <= set(own)
+    for field in [*fields, *own, *sim_json(tide, scenario(FIXED))["metrics"]]:
         assert re.search(rf"\b_?{field.replace('_', '[_ ]')}_?\b", page), field
 
 
 def test_every_example_runs_by_default(tide):
     assert len(EXAMPLES) >= 4
     for path in EXAMPLES:
-        generates = "workload" in json.loads(path.read_text())
+        generates = {"workload", "servers"} & set(json.loads(path.read_text()))
         assert sim_json(tide, path, *(["--seeds", "2"] if generates else []))["jobs"] > 0
 
 
@@ -452,7 +540,8 @@ def test_bad_scenarios_name_file_line_and_field(tide, scenario, tmp_path, conten
     (["{}", "--jobs", "0"], "--jobs: 0 is outside"),
     (["{}", "--placement", "here"], "--placement: 'here' is none of"),
     (["{}", "--policy", ""], '""'), (["{}", "--policy", "equl"], "did you mean equal?"),
-    (["{}", "--policy", "equal,"], '""'), (["{}", "--policy", "fcfs/nonsense"], '"nonsense"'),
+    (["{}", "--policy", "equal,"], '""'), (["{}", "--policy", "equal+split=0"], "0 is out of range"),
+    (["{}", "--policy", "none+split=2"], "without a policy"), (["{}", "--policy", "fcfs/nonsense"], '"nonsense"'),
     (["{}", "--frobnicate"], "--frobnicate"),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
 def test_wrong_command_lines_exit_2(tide, scenario, args, says):

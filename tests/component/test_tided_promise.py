@@ -138,6 +138,18 @@ def test_two_promises_share_what_there_is(tided, server, batch):
     other.end()
 
 
+def test_a_promise_leaves_the_next_one_what_it_needs_and_comes_first_where_that_is_too_little(tided, server, batch):
+    other = Server(tided.job("--max", str(CPUS), name="other", slo="p99=50ms"))
+    other.set(10, 80)
+    other.job.target(CPUS - 2)
+    other.set(10, NEITHER)
+    server.set(10, 80)
+    eventually(lambda: server.latency() and server.latency()["requests"] >= 60)  # its trial took what is left: nothing
+    assert targets(server.job, other.job, batch) == (1, CPUS - 2, 1)
+    server.job.target(CPUS - 2), other.job.target(1)  # tried, and still slow: the older job's promise comes first
+    other.end()
+
+
 def test_cores_that_no_other_job_can_use_stay_with_the_server(tided, server):
     small = tided.job("--max", "2", name="small")
     server.set(10, 1)

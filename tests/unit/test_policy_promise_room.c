@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What promises make of a snapshot: minima and maxima, who yields, and one promise beside another.
- */
+/* Promises in a snapshot: minima and maxima, who yields, one promise beside another. */
 #include "policy/core/promise_room.h"
 
 #include <setjmp.h>

@@ -20,7 +20,7 @@ static struct run run;
 static uint64_t arrivals[2][REQUESTS], works[2][REQUESTS];
 static struct sim_requests requests[2];
 
-/* What became of the servers, by id. */
+/* The outcome of the servers, by id. */
 static struct {
     uint64_t requests, seconds, kept, p50_ns, p99_ns;
 } served[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What promises of latency make of a policy's snapshot: the cores that a server needs (promise.h)
- * become its minimum, as far as others' minima, pins and its user's share leave room, and its
+ * Promises of latency in a policy's snapshot: the cores that a server needs (promise.h) become its
+ * minimum, as far as others' minima, pins and its user's share leave room, and its
  * maximum where others can use the rest. So every policy composes with promises and none knows
  * them. Pure, integers only; tided (plan/promises.c) and the simulator call it, on any thread.
  */
@@ -59,7 +59,8 @@ static inline bool promise_jumped(uint32_t most_in_flight, uint32_t in_flight)
     return most_in_flight > 2 * (uint64_t)in_flight + 1;
 }
 
-/* What a job of this @weight loses while it yields; the job to which it does has it in addition. */
+/* Weight that a job of @weight loses while it yields; the job to which it does has it in addition.
+ */
 static inline uint32_t promise_yielded(uint32_t weight)
 {
     uint32_t rest = weight / 16 ? weight / 16 : 1;

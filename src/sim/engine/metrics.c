@@ -22,7 +22,8 @@ static const struct sim_metric_info infos[] = {
     [SIM_FAIRNESS] = {"fairness", "", "Jain's index over the slowdowns", 1},
     [SIM_ENERGY] = {"energy", "J", "drawn by the machine, idle power included", -1},
     [SIM_MISSES] = {"misses", "jobs", "deadlines missed", -1},
-    [SIM_KEPT] = {"promise_kept", "", "part of the seconds with requests that kept the promise", 1},
+    [SIM_KEPT] = {"promise_kept", "%", "part of the seconds with requests that kept the promise",
+                  1},
     [SIM_LATENCY_P50] = {"latency_p50", "ms", "latency that half of the requests do not exceed",
                          -1},
     [SIM_LATENCY_P99] = {"latency_p99", "ms", "latency that 99 % of the requests do not exceed",
@@ -152,7 +153,7 @@ void sim_metrics_finish(const struct sim_metrics *m, const struct sim_machine *m
     ret_value[SIM_ENERGY] =
         machine->idle_uw || machine->core_uw ? (double)totals->energy_uj / 1e6 : NAN;
     ret_value[SIM_MISSES] = m->with_deadline ? (double)m->misses : NAN;
-    ret_value[SIM_KEPT] = ratio((double)m->kept, (double)m->seconds);
+    ret_value[SIM_KEPT] = ratio(100 * (double)m->kept, (double)m->seconds);
     ret_value[SIM_LATENCY_P50] = took->total ? (double)sim_quantiles_at(took, 500) / 1e6 : NAN;
     ret_value[SIM_LATENCY_P99] = took->total ? (double)sim_quantiles_at(took, 990) / 1e6 : NAN;
     ret_value[SIM_REQUESTS] = m->servers ? (double)took->total : NAN;

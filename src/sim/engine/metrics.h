@@ -26,8 +26,8 @@ enum sim_metric {
     SIM_FAIRNESS, /* Jain's index over slowdowns, (Σs)² / (n Σs²): from 1, all equal, down to 1/n */
     SIM_ENERGY, /* of the machine, idle power included; NAN: the scenario gives no powers */
     SIM_MISSES, /* jobs with a deadline that ended later or never; NAN: no job has one */
-    SIM_KEPT,   /* part of the seconds with requests in which their p99 kept the promise, of all
-                   servers;   NAN: none promises anything */
+    SIM_KEPT,   /* percent of the seconds with requests in which their p99 kept the promise, of all
+                   servers; NAN: none promises anything */
     SIM_LATENCY_P50, /* of all servers' requests, from arrival to answer; NAN: there are none */
     SIM_LATENCY_P99,
     SIM_REQUESTS,   /* answered */

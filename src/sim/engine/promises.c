@@ -89,7 +89,7 @@ static int give_threads(struct engine *e)
     return 0;
 }
 
-/* What yields has a smaller weight, and the server what it loses. */
+/* Jobs that yield have a smaller weight, and the server has in addition what they lose. */
 static void weigh(struct engine *e)
 {
     for (uint32_t i = 0; i < e->count; i++)

@@ -141,7 +141,7 @@ struct sim_source {
 
 struct sim_quantiles; /* metrics.h */
 
-/* What became of a server's requests. */
+/* The outcome of a server's requests. */
 struct sim_served {
     uint64_t requests; /* answered */
     uint64_t seconds,

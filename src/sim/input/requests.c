@@ -149,7 +149,7 @@ int server_requests_make(const struct server_spec *spec, uint64_t seed,
     uint64_t *arrival_ns, *work_ns;
 
     if (room > REQUESTS_MAX)
-        return error_set(err, -E2BIG, "server %s: more than %d requests", spec->job.name,
+        return error_set(err, -EINVAL, "server %s: more than %d requests", spec->job.name,
                          REQUESTS_MAX);
     if (room == 0)
         return error_set(err, -EINVAL, "server %s: no request comes", spec->job.name);
@@ -240,7 +240,7 @@ static int read_line(struct arrivals *a, char *text, struct server_spec *spec, s
         return error_set(err, -EINVAL, "%s:%lu: has %s cells than the first line", a->path, a->line,
                          work ? "more" : "fewer");
     if (spec->count == REQUESTS_MAX)
-        return error_set(err, -E2BIG, "%s: more than %d requests", a->path, REQUESTS_MAX);
+        return error_set(err, -EINVAL, "%s: more than %d requests", a->path, REQUESTS_MAX);
     if (work)
         *work++ = '\0';
     if (spec->count == a->room) {
@@ -428,7 +428,7 @@ static int read_rate(const struct node *node, struct server_spec *spec, struct e
         r = read_bursts(&bursts, spec, err);
     else if (sweep.value)
         r = read_sweep(&sweep, spec, err);
-    if (r == 0 && peak_of(spec) * (double)until / NS > 10.0 * REQUESTS_MAX)
+    if (r == 0 && peak_of(spec) * (double)until / NS > 2.0 * REQUESTS_MAX)
         r = node_error(node, err, "are more than %d: lower rate or until", REQUESTS_MAX);
     return r;
 }

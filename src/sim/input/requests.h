@@ -51,6 +51,6 @@ struct server_requests {
     uint64_t work_ns;             /* of all */
 };
 
-/* Returns 0, -ENOMEM, or -E2BIG: more than REQUESTS_MAX. The caller gives the result to free(). */
+/* Returns 0, -ENOMEM, or -EINVAL: none, or too many. The caller gives the result to free(). */
 int server_requests_make(const struct server_spec *spec, uint64_t seed,
                          struct server_requests **ret, struct error *err);

@@ -40,7 +40,7 @@ int compare_policy_parse(const char *text, struct compare_policy *ret_policy, st
 /* True for the same policy with the same parameters, however written. */
 bool compare_policy_equal(const struct compare_policy *a, const struct compare_policy *b);
 
-/* What became of one server. */
+/* The outcome of one server. */
 struct compare_server {
     char name[SIM_NAME_MAX];
     uint64_t requests, seconds, kept;
