@@ -184,7 +184,7 @@ static int read_arguments(int argc, char **argv, struct arguments *args)
     return CLI_OK;
 }
 
-/* What tided does beside servers, and static splits: what fixed numbers of cores reach, an oracle.
+/* The default of tided, and static splits as an oracle: how far fixed numbers of cores reach.
  */
 static int add_policies_of_servers(struct arguments *args, const struct scenario *scenario)
 {

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* What is in flight so long, while nothing moves, never ends. */
+/* A request in flight for so long, while nothing moves, never ends. */
 #define FORGOTTEN_NS (60 * NS_PER_S)
 
 /* Requests in flight in all of its processes but @except. */
