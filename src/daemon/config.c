@@ -124,6 +124,14 @@ static int set_curves(struct config *c, const char *value, struct error *err)
     return refuse(value, "keep, share or none", err);
 }
 
+static int set_promises(struct config *c, const char *value, struct error *err)
+{
+    if (strcmp(value, "warn") != 0 && strcmp(value, "refuse") != 0)
+        return refuse(value, "warn or refuse", err);
+    c->promises = strcmp(value, "warn") == 0 ? PROMISES_WARN : PROMISES_REFUSE;
+    return 0;
+}
+
 static int set_memory(struct config *c, const char *value, struct error *err)
 {
     uint64_t bytes = CONFIG_MEMORY_MACHINE;
@@ -401,6 +409,7 @@ static const struct {
     {"admin-group", "tide-admin", set_admin_group},
     {"history", HISTORY, set_history},
     {"curves", "keep", set_curves},
+    {"promises", "warn", set_promises},
     {"memory", NULL, set_memory},
     {"user-weights", NULL, set_user_weights},
     {"user-cores", "none", set_user_cores},
@@ -651,6 +660,7 @@ void config_print(const struct config *c, FILE *out)
     else
         fprintf(out, "history=none\n");
     fprintf(out, "curves=%s\n", curves_modes[c->curves]);
+    fprintf(out, "promises=%s\n", c->promises == PROMISES_REFUSE ? "refuse" : "warn");
 }
 
 gid_t config_group(const char *name)

@@ -36,6 +36,12 @@ enum curves_mode {
     CURVES_NONE,
 };
 
+/* A promise of latency that cannot be kept as far as is known. */
+enum promises_mode {
+    PROMISES_WARN,
+    PROMISES_REFUSE, /* … unless an administrator gives it */
+};
+
 /* A user with a weight of its own. */
 struct config_user {
     char name[CONFIG_GROUP_MAX]; /* or number */
@@ -57,6 +63,7 @@ struct config {
     enum placement placement;
     bool lend_idle; /* idle cores, as extra threads */
     enum curves_mode curves;
+    enum promises_mode promises;
     bool engines_said;
     unsigned n_engines; /* sockets of container engines */
     char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];

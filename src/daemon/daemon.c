@@ -30,6 +30,7 @@
 #include "daemon/record/energy_file.h"
 #include "daemon/record/energy_history.h"
 #include "daemon/record/history.h"
+#include "daemon/record/promised.h"
 #include "daemon/record/store.h"
 #include "host/proc/file.h"
 
@@ -62,17 +63,10 @@ struct top {
 };
 
 /* Called in this order. Containers get their own limits back after all of them. */
-static const struct job_observer *const observers[] = {&chronicle_observer,
-                                                       &store_observer,
-                                                       &agent_socket_observer,
-                                                       &actuate_observer,
-                                                       &wait_observer,
-                                                       &containers_observer,
-                                                       &metrics_observer,
-                                                       &meter_observer,
-                                                       &energy_history_observer,
-                                                       &curves_observer,
-                                                       NULL};
+static const struct job_observer *const observers[] = {
+    &chronicle_observer,      &store_observer,      &agent_socket_observer, &actuate_observer,
+    &wait_observer,           &containers_observer, &metrics_observer,      &meter_observer,
+    &energy_history_observer, &curves_observer,     &promised_observer,     NULL};
 
 static struct top *top_of(struct daemon *d)
 {
@@ -113,6 +107,7 @@ static void on_store(struct daemon *d)
     plan_finish(d);
     chronicle_look(d);
     curves_look(d);
+    promised_look(d);
     store_save(d);
     sd_event_source_set_enabled(top_of(d)->tick, d->jobs->n || containers_pending(d->containers) ||
                                                          chronicle_pending(d)
@@ -168,6 +163,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
     containers_tick(d->containers);
     chronicle_look(d);
     curves_look(d);
+    promised_look(d);
     store_tick(d);
     energy_file_tick(d->energy_file);
     energy_history_tick(d, false);
@@ -503,6 +499,8 @@ static void begin_record(struct daemon *d)
         daemon_log("out of memory: no history of jobs is recorded");
     if (curves_new(state_directory(d), &d->curves) < 0)
         daemon_log("out of memory: no speed-up curves are kept");
+    if (promised_new(d->state_fd, &d->promised) < 0)
+        daemon_log("out of memory: nothing is known of earlier promises");
 }
 
 /* After the account of energy of the earlier daemon was read: its energy has a row already. */
@@ -607,6 +605,7 @@ static void end(struct top *t)
     d->energy_history = energy_history_free(d->energy_history);
     d->history = history_free(d->history);
     d->curves = curves_free(d->curves);
+    d->promised = promised_free(d->promised);
     d->containers = containers_free(d->containers);
     d->agent_socket = agent_socket_free(d->agent_socket);
     d->machine_share = machine_share_free(d->machine_share);

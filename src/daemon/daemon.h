@@ -31,6 +31,7 @@ struct api;
 struct chronicle;
 struct agent_socket;
 struct curves;
+struct promised;
 struct guardian;
 struct balance;
 struct idle;
@@ -95,7 +96,8 @@ struct daemon {
     struct history *history;               /* NULL: no history */
     struct energy_history *energy_history; /* NULL: none */
     struct chronicle *chronicle;
-    struct curves *curves; /* of earlier runs; NULL: none */
+    struct curves *curves;     /* of earlier runs; NULL: none */
+    struct promised *promised; /* the same of promises */
     struct store *store;
     struct waits *waits;
     struct adoption *adoptions; /* waiting for an engine */

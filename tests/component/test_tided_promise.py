@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -352,6 +353,78 @@ def test_a_promise_that_is_given_to_a_running_job_repeats_no_order_of_its_progra
         assert (queue.job("pool")["pinned"], queue.job("pool")["target"]) == (None, 3)
     finally:
         queue.end()
+
+
+# ---- whether it can be kept ----
+
+def judged(job):
+    return job.get()["promise"]
+
+
+def slow_runs(tided, name="serve", uid=USER):
+    """What is known after a run whose requests all took 80 ms."""
+    ran = Server(tided.job("--max", str(CPUS), name=name, slo="p99=50ms", uid=uid))
+    assert judged(ran.job) == {"keepable": "unknown", "reason": "too little was measured of it so far"}
+    ran.set(10, 80)
+    eventually(lambda: ran.latency() and ran.latency()["requests"] >= 110)
+    ran.job.patch(slo="p99=20ms")
+    eventually(lambda: judged(ran.job)["keepable"] == "no")
+    ran.end(), ran.job.end()
+    eventually(lambda: tided.api("GET", "/v1/jobs")[1] == [])
+
+
+def test_a_promise_that_no_request_ever_met_is_said_to_be_impossible_and_is_not_refused(tided):
+    slow_runs(tided)
+    assert (tided.job("--max", "2", name="plain")).get()["promise"] is None
+    tided.stop(), tided.start()
+    peer = tided.peer("--max", str(CPUS), uid=USER)
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": peer.pid, "name": "serve", "slo": "p99=20ms"})
+    assert status == 201 and answer["note"].startswith("its promise p99=20ms cannot be kept as far as is known: the fastest of ")
+    job = next(j for j in tided.api("GET", "/v1/jobs")[1] if j["name"] == "serve")
+    assert job["promise"]["keepable"] == "no" and "requests took more than 7" in job["promise"]["reason"] and "cannot be kept" in job["note"]
+    assert any("cannot be kept" in note for note in tided.api("GET", "/v1/machine")[1]["notes"])
+    assert 'tide_job_promise_keepable{job="%s",name="serve",keepable="no"} 1' % job["id"] in tided.metrics()
+    status, answer = tided.api("PATCH", f"/v1/jobs/{job['id']}", {"slo": "p99=200ms"})
+    assert status == 200 and answer["promise"]["keepable"] == "unknown"
+    status, answer = tided.api("PATCH", f"/v1/jobs/{job['id']}", {"slo": "p99=10ms"})
+    assert status == 200 and answer["promise"]["keepable"] == "no"
+
+
+def test_other_promises_that_need_all_cores_make_a_first_run_no_more_than_unknown(tided, server, batch):
+    server.set(10, 80)
+    server.job.target(CPUS - 1)
+    server.set(10, NEITHER)
+    job = tided.job("--max", str(CPUS), name="second", slo="p99=50ms")
+    assert judged(job)["keepable"] == "unknown" and "other promises of its user need" in judged(job)["reason"]
+
+
+@root_only
+def test_an_administrators_key_refuses_what_cannot_be_kept_and_programs_run_without(place, public_dir, build_dir):
+    conf = public_dir / "tide.conf"
+    conf.write_text("[daemon]\npromises=refuse\n")
+    tided = place.daemon("--config", conf, "--cpus", f"0-{CPUS - 1}").start()
+    slow_runs(tided, uid=ONE)
+    tide = shutil.copy(build_dir / "tide", public_dir)
+    user = ["setpriv", f"--reuid={ONE}", f"--regid={ONE}", "--clear-groups", tide]
+    env = {**os.environ, "TIDE_DIR": str(tided.dir)}
+    run = subprocess.Popen([*user, "run", "--name", "serve", "--slo", "p99=20ms", "--weight=200", "--", "sleep", "600"], env=env,
+                           stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        (job,) = eventually(tided.jobs)
+        assert (job["name"], job["slo"], job["weight"]) == ("serve", None, 200)
+
+        def ordered(slo, who=user):
+            return subprocess.run([*who, "set", "serve", "--slo", slo], env=env, capture_output=True, text=True, timeout=60)
+        refused = ordered("p99=10ms")
+        assert refused.returncode != 0 and "the promise p99=10ms cannot be kept: the fastest of" in refused.stderr
+        assert ordered("p99=200ms").returncode == 0 and tided.jobs()[0]["slo"] == "p99=200ms"
+        warned = ordered("p99=10ms", [tide])  # root's word
+        assert warned.returncode == 0 and "its promise cannot be kept as far as is known: the fastest of" in warned.stderr
+    finally:
+        run.kill()
+        said = run.communicate()[1]
+    (line,) = [line for line in said.splitlines() if "the program is a job without --slo: " in line]
+    assert "tide why promise-refused" in line and "the fastest of" in line
 
 
 PROGRAM = """

@@ -150,6 +150,7 @@ static void print_unreachable(const json_t *answer)
 static void print_result(const struct set_options *o, const json_t *answer)
 {
     const char *reason = member_text(answer, "reason");
+    const json_t *promise = json_object_get(answer, "promise");
     char change[64];
 
     job_text_change(answer, change, sizeof(change));
@@ -159,6 +160,9 @@ static void print_result(const struct set_options *o, const json_t *answer)
         printf("  %s\n", reason);
     if (member_bool(answer, "oversubscribed"))
         print_unreachable(answer);
+    if (json_object_get(o->terms, "slo") && strcmp(member_text(promise, "keepable"), "no") == 0)
+        cli_note(&command_set, "its promise cannot be kept as far as is known: %s",
+                 member_text(promise, "reason"));
 }
 
 static int set(const struct set_options *o, const char *job)

@@ -32,6 +32,8 @@ static const char *without_refused(struct launch *l, const char *code)
         l->threads = 0;
         return "--threads";
     }
+    if (strcmp(code, "promise-refused") == 0 && l->terms && json_object_del(l->terms, "slo") == 0)
+        return "--slo";
     if (strcmp(code, "priority-too-high") == 0 && l->terms &&
         json_object_del(l->terms, "priority") == 0)
         return "--priority";

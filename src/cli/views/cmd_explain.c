@@ -137,6 +137,17 @@ static void print_latency(const json_t *latency)
     printf("\n");
 }
 
+static void print_promise(const json_t *promise)
+{
+    const char *keepable = member_text(promise, "keepable");
+
+    if (!json_is_object(promise) || strcmp(keepable, "no") == 0) /* its note says that */
+        return;
+    printf("  its promise %s: %s\n",
+           strcmp(keepable, "yes") == 0 ? "can be kept" : "may be kept or not, which is not known",
+           member_text(promise, "reason"));
+}
+
 /* Prints the speed with 2, 4, 8 … threads and with the most. */
 static void print_speedup(const json_t *speedup)
 {
@@ -275,6 +286,7 @@ static int explain_run(int argc, char **argv)
         printf("  external: %s\n", member_text(history, "external"));
     print_bounds(job);
     print_latency(json_object_get(job, "latency"));
+    print_promise(json_object_get(job, "promise"));
     if (!job_text_waits(job))
         json_array_foreach (processes, i, process)
             print_process(process);

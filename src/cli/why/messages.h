@@ -104,6 +104,9 @@
       "Use a value as the message says; 'tide help COMMAND' explains each option.")                \
     X("bad-promise", "A promise of latency is a percentile and a time from 1 ms to 60 s.",         \
       "Write --slo p99=50ms; docs/promises.md says what can be kept.")                             \
+    X("promise-refused", "A promise of latency cannot be kept as far as earlier runs tell.",       \
+      "Promise more time or ask an administrator: 'promises' in tide.conf(5). The message says "   \
+      "what is known.")                                                                            \
     X("bad-time", "A time is not understood, has passed, or lies too far ahead.",                  \
       "Write 90s, 10min, 2h or 1h30min (from now), or 18:30.")                                     \
     X("bad-memory",                                                                                \

@@ -93,6 +93,14 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
                           uint32_t threads);
 
 /*
+ * In routes_limits.c: judges the promise in @asked, of job @j or of a new one, as promised_judge()
+ * does. False: it cannot be kept, and tide.conf says that it is refused; answered with the error.
+ */
+struct promised_verdict;
+bool routes_take_promise(struct request *r, const struct job *j, uid_t uid, const char *name,
+                         pid_t pid, const struct attributes *asked, struct promised_verdict *ret);
+
+/*
  * In routes_limits.c: saves a new job before the answer, as an accepted job outlives the daemon.
  * False: a job for the queue could not be saved: it is freed, and the request answered.
  */

@@ -10,6 +10,7 @@
 #include "daemon/plan/beyond.h"
 #include "daemon/plan/decision.h"
 #include "daemon/record/history.h"
+#include "daemon/record/promised.h"
 #include "host/proc/file.h"
 
 #include <dirent.h>
@@ -180,6 +181,20 @@ static void put_judged(FILE *f, const struct job *j)
     }
 }
 
+static void put_keepable(FILE *f, const struct job *j)
+{
+    struct promised_verdict v;
+
+    if (j->asked.attributes.slo_us == 0)
+        return;
+    promised_judge(j->daemon, j, j->uid, NULL, 0, &j->asked.attributes, &v);
+    for (int k = PROMISE_UNKNOWN; k <= PROMISE_UNKEEPABLE; k++) {
+        put_job(f, "tide_job_promise_keepable", j);
+        fprintf(f, ",keepable=\"%s\"} %d\n", promised_keepable_name((enum promise_keepable)k),
+                (int)v.keepable == k);
+    }
+}
+
 static void put_states(FILE *f, const struct request *r)
 {
     static const char *const states[] = {"held",     "queued", "paused",  "running",
@@ -224,6 +239,8 @@ static const struct {
      put_latency},
     {"tide_job_promise_seconds", "gauge", "Latency that was promised for a job's requests.",
      put_promise},
+    {"tide_job_promise_keepable", "gauge",
+     "1 for whether a job's promise can be kept, as far as is known.", put_keepable},
     {"tide_job_promise_judged_seconds_total", "counter",
      "Seconds in which a job had requests, by whether its promise was kept in them.", put_judged},
 };

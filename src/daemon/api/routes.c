@@ -17,6 +17,7 @@
 #include "daemon/plan/users.h"
 #include "daemon/plan/wait.h"
 #include "daemon/record/history.h"
+#include "daemon/record/promised.h"
 #include "daemon/record/store.h"
 #include "host/proc/proc.h"
 
@@ -259,14 +260,6 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
     return true;
 }
 
-static const char *placement_note(const struct daemon *d, enum placement placement)
-{
-    if (placement == PLACEMENT_QUOTA && !d->weights)
-        return "no quota: that needs a daemon that may write control groups (root); threads are "
-               "limited";
-    return "";
-}
-
 /* Such a job would wait for ever. */
 static bool check_memory(struct request *r, uint64_t bytes)
 {
@@ -328,8 +321,10 @@ static void post_job(struct request *r, struct job *none)
 {
     struct daemon *d = r->daemon;
     struct job_request req;
+    struct promised_verdict verdict;
     struct process *p;
     struct error err = {0};
+    char note[VIEW_NOTE_MAX];
     struct job *j;
     pid_t pid;
     uid_t uid;
@@ -341,7 +336,8 @@ static void post_job(struct request *r, struct job *none)
         return;
     }
     if (!read_request(r, &req) || !find_process(r, &pid, &uid) ||
-        !routes_within_limits(r, uid, &req.asked, req.pinned.intra))
+        !routes_within_limits(r, uid, &req.asked, req.pinned.intra) ||
+        !routes_take_promise(r, NULL, uid, req.name, pid, &req.asked, &verdict))
         return;
     e = job_new(d, uid, &req, &j, &err);
     if (e < 0) {
@@ -363,7 +359,7 @@ static void post_job(struct request *r, struct job *none)
     request_answer(r, HTTP_CREATED,
                    json_pack("{s:s,s:s,s:s,s:s,s:s}", "id", j->id, "name", j->name, "token",
                              j->token, "socket", agent_socket, "note",
-                             placement_note(d, (enum placement)j->asked.attributes.placement)));
+                             view_begun(j, &verdict, note)));
 }
 
 /* ---- containers ---- */
@@ -561,15 +557,16 @@ static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint
         return;
     }
     request_answer(r, HTTP_OK,
-                   json_pack("{s:s,s:s,s:b,s:i,s:i,s:f,s:b,s:s,s:s}", "id", j->id, "name", j->name,
-                             "changed", (int)r->changed, "from", (int)r->from, "to", (int)r->to,
-                             "latency_us", (double)latency_ns / 1000, "oversubscribed",
+                   json_pack("{s:s,s:s,s:b,s:i,s:i,s:f,s:b,s:s,s:s,s:o}", "id", j->id, "name",
+                             j->name, "changed", (int)r->changed, "from", (int)r->from, "to",
+                             (int)r->to, "latency_us", (double)latency_ns / 1000, "oversubscribed",
                              (int)job_oversubscribed(j), "reason", j->wanted.reason, "status",
-                             names[outcome]));
+                             names[outcome], "promise", view_promise(j)));
 }
 
 static void patch_job(struct request *r, struct job *j)
 {
+    struct promised_verdict verdict;
     struct error err = {0};
     struct patch p;
     uint32_t threads;
@@ -587,6 +584,8 @@ static void patch_job(struct request *r, struct job *j)
         threads = cpuset_count(&p.cores);
     if (!routes_within_limits(
             r, j->uid, p.asked.priority == j->asked.attributes.priority ? NULL : &p.asked, threads))
+        return;
+    if (!routes_take_promise(r, j, j->uid, NULL, 0, &p.asked, &verdict))
         return;
     if (!governs && p.has_cores && users_check_cores(j, &p.cores, &err) < 0) {
         request_fail_with(r, HTTP_FORBIDDEN, "", &err);

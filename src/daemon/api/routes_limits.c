@@ -4,6 +4,7 @@
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
 #include "daemon/job/limits.h"
+#include "daemon/record/promised.h"
 #include "daemon/record/store.h"
 #include "proto/attribute.h"
 
@@ -23,6 +24,25 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
          limits_check_pin(r->daemon, uid, threads, &err) == 0))
         return true;
     request_fail_with(r, HTTP_FORBIDDEN, ASK_ADMIN, &err);
+    return false;
+}
+
+bool routes_take_promise(struct request *r, const struct job *j, uid_t uid, const char *name,
+                         pid_t pid, const struct attributes *asked, struct promised_verdict *ret)
+{
+    char promise[PROMISE_TEXT_MAX];
+
+    *ret = (struct promised_verdict){0};
+    if (asked->slo_us == 0 || (j && asked->slo_us == j->asked.attributes.slo_us))
+        return true;
+    promised_judge(r->daemon, j, uid, name, pid, asked, ret);
+    if (ret->keepable != PROMISE_UNKEEPABLE || r->daemon->config.promises != PROMISES_REFUSE ||
+        control_may_govern(r->daemon, &r->who))
+        return true;
+    request_fail_as(r, HTTP_FORBIDDEN, "promise-refused",
+                    "Promise more, or ask somebody of the admin group: 'promises' in tide.conf(5).",
+                    "the promise %s cannot be kept: %s", promise_text(asked->slo_us, promise),
+                    ret->text);
     return false;
 }
 

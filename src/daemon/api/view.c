@@ -171,9 +171,13 @@ static json_t *view_turn(const struct job *j, uint64_t now)
 
 static json_t *view_note(const struct job *j)
 {
-    char note[JOB_NOTE_MAX];
+    char note[JOB_NOTE_MAX + VIEW_NOTE_MAX], promise[VIEW_NOTE_MAX];
+    size_t len;
 
     job_note(j, clock_now_ns(), note);
+    len = strlen(note);
+    if (*view_promise_note(j, promise))
+        snprintf(note + len, sizeof(note) - len, "%s%s", len ? "; " : "", promise);
     return shown_text(note);
 }
 
@@ -227,14 +231,15 @@ json_t *view_job(const struct job *j, const struct caller *who)
     json_t *turn = view_turn(j, now);
     json_t *energy = view_job_energy(j, who);
     json_t *rest = json_pack(
-        "{s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}", "malleable",
-        (int)job_malleable(j), "sized", number_or_null(j->asked.sized), "adopted", (int)j->adopted,
-        "kept", (int)j->asked.kept, "pinned", number_or_null(j->asked.pinned.intra), "pinned_by",
-        view_pinned_by(j), "lent", number(j->asked.lent), "borrowed", number(j->wanted.borrowed),
-        "extra", number(beyond_extra(j)), "place", number_or_null(j->wanted.place), "backends",
+        "{s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:f}",
+        "malleable", (int)job_malleable(j), "sized", number_or_null(j->asked.sized), "adopted",
+        (int)j->adopted, "kept", (int)j->asked.kept, "pinned",
+        number_or_null(j->asked.pinned.intra), "pinned_by", view_pinned_by(j), "lent",
+        number(j->asked.lent), "borrowed", number(j->wanted.borrowed), "extra",
+        number(beyond_extra(j)), "place", number_or_null(j->wanted.place), "backends",
         view_backends(j), "split", view_split(j), "progress", view_progress(j), "latency",
-        view_latency(j), "reason", view_reason(j), "note", view_note(j), "signal",
-        number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
+        view_latency(j), "promise", view_promise(j), "reason", view_reason(j), "note", view_note(j),
+        "signal", number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
         json_object_update_new(view, memory) < 0 || json_object_update_new(view, turn) < 0 ||

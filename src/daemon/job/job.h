@@ -3,8 +3,8 @@
  * The daemon's table of jobs. A job is a set of processes, each followed by its pidfd, so that a
  * recycled pid is never taken for it. What is asked of a job, observed, wanted and placed stand in
  * four parts, each of which says who writes it; beside them are its admission, extra threads,
- * latency, promise and program, whose headers do. Daemon's event loop only; called by all of
- * src/daemon.
+ * latency, promise, what is known of it, and program, whose headers do. Daemon's event loop only;
+ * called by all of src/daemon.
  */
 #pragma once
 
@@ -220,6 +220,16 @@ struct job_promise {
     uint64_t looked_ns;
 };
 
+/* Its promise in this run, for later ones. Written by record/promised.c. */
+struct job_known {
+    unsigned name_len;            /* of its name, the part that runs share; 0: not known yet */
+    uint64_t looked_ns, requests; /* at the last look */
+    uint32_t steady;              /* cores in place, … */
+    uint64_t steady_ns;           /* … since then */
+    uint64_t judged;              /* seconds at the last look */
+    uint64_t looks, cores, rate;  /* sums over them */
+};
+
 /* Which program it runs, for the curves of earlier runs. Written by record/curves.c. */
 struct job_program {
     bool looked, known;
@@ -275,6 +285,7 @@ struct job {
     struct job_extras extras;
     struct job_latency latency; /* written by job/latency.c */
     struct job_promise promise;
+    struct job_known known;
     struct job_placed placed;
     struct job_program program;
 
