@@ -53,7 +53,8 @@ ATTRIBUTE(SLO, slo_us, .key = "slo", .stored = "slo_us", .kind = KIND_PROMISE,
             "\t*1ms* to *60s*). While they are slower, the job gets cores of its user's other jobs at\n"
             "\tonce; while they are clearly faster, it gives cores back one by one. Its program tells\n"
             "\trequests: _tide_request_begin()_ in C, _threadtide.request()_ in Python. Without\n"
-            "\trequests the promise changes nothing.")
+            "\trequests the promise changes nothing. A line says so where it cannot be kept, as far as\n"
+            "\tearlier runs of the same name and other promises of the user tell.")
 ATTRIBUTE(PLACEMENT, placement, .key = "placement", .kind = KIND_CHOICE, .fixed = true,
     .least = 0, .most = PLACEMENT_MAX - 1, .choices = placements,
     .value = "P", .text = "how its share becomes cores",

@@ -362,7 +362,7 @@ def judged(job):
 
 
 def slow_runs(tided, name="serve", uid=USER):
-    """What is known after a run whose requests all took 80 ms."""
+    """A run whose requests all took 80 ms, which is known afterwards."""
     ran = Server(tided.job("--max", str(CPUS), name=name, slo="p99=50ms", uid=uid))
     assert judged(ran.job) == {"keepable": "unknown", "reason": "too little was measured of it so far"}
     ran.set(10, 80)

@@ -51,6 +51,7 @@ static void nothing_said_is_the_defaults(void **state)
     assert_string_equal(c.power_root, "/");
     assert_int_equal(c.history_mib, 64);
     assert_int_equal(c.curves, CURVES_KEEP);
+    assert_int_equal(c.promises, PROMISES_WARN);
     assert_true(c.memory_bytes == CONFIG_MEMORY_MACHINE);
 }
 
@@ -62,7 +63,8 @@ static void every_key_is_taken(void **state)
           "# comment\n; another\n\n[daemon]\npolicy=throughput\n placement = quota\ncpus=0-3,8\n"
           "heartbeat=500 ; slow\nengines=/run/a.sock \t /b\nadmin-group=wheel\nhistory=8\n"
           "memory=1.5G\npower=powercap file:/run/watts\npower-root=/host\n"
-          "tariff=0.125 EUR/kWh\ncarbon=350 g/kWh\ncurves=share\n");
+          "tariff=0.125 EUR/kWh\ncarbon=350 g/kWh\ncurves=share\npromises=refuse\n");
+    assert_int_equal(c.promises, PROMISES_REFUSE);
     assert_int_equal(c.curves, CURVES_SHARE);
     assert_int_equal(c.tariff, 125000);
     assert_string_equal(c.currency, "EUR");
@@ -131,6 +133,7 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
     refused("[daemon]\nadmin-group=a:b\n", "f:2: admin-group:", "name of a group");
     refused("[daemon]\nhistory=2048\n", "f:2: history: '2048'", "none");
     refused("[daemon]\ncurves=yes\n", "f:2: curves: 'yes'", "keep, share or none");
+    refused("[daemon]\npromises=yes\n", "f:2: promises: 'yes'", "warn or refuse");
     refused("[daemon]\nmemory=lots\n", "f:2: memory: 'lots'", "16G");
     refused("[daemon]\npolcy=equal\n", "f:2: polcy:", "did you mean policy?");
     refused("[daemon]\ncolour=red\n", "f:2: colour:", "tide.conf(5)");
@@ -151,7 +154,7 @@ static void what_is_printed_reads_back_as_the_same(void **state)
     static const char *const texts[] = {
         "", "[daemon]\nengines=none\nadmin-group=none\n",
         ("[daemon]\npolicy=fcfs/max-prop/malleable\nplacement=exclusive\ncpus=1,3\nheartbeat=100\n"
-         "engines=/a /b\nadmin-group=wheel\ncurves=none\n")};
+         "engines=/a /b\nadmin-group=wheel\ncurves=none\npromises=refuse\n")};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         char first[4096] = "", second[4096] = "";

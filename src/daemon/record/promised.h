@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of servers with promises of latency: a table in memory of PROMISED_MAX rows, and
+ * Knowledge of servers with promises of latency: a table in memory of PROMISED_MAX rows, and
  * the file `promises` beside the record of jobs, which mirrors it. A row is of a user and a name of
  * jobs. It says how fast requests were, with how many cores, and whether a promise was kept; so a
  * promise can be judged when it is given. Without the file the table lasts as long as the daemon.

@@ -38,7 +38,7 @@ struct promise_asked {
 
 enum promise_keepable { PROMISE_UNKNOWN, PROMISE_KEEPABLE, PROMISE_UNKEEPABLE };
 
-/* What the answer rests on. */
+/* The fact on which the answer rests. */
 enum promise_ground {
     PROMISE_FIRST_RUN, /* unknown: nothing was measured, or too little */
     PROMISE_LESS,      /* unknown: it was kept, but a longer promise */
