@@ -63,10 +63,17 @@ struct top {
 };
 
 /* Called in this order. Containers get their own limits back after all of them. */
-static const struct job_observer *const observers[] = {
-    &chronicle_observer,      &store_observer,      &agent_socket_observer, &actuate_observer,
-    &wait_observer,           &containers_observer, &metrics_observer,      &meter_observer,
-    &energy_history_observer, &curves_observer,     &promised_observer,     NULL};
+static const struct job_observer *const observers[] = {&chronicle_observer,
+                                                       &store_observer,
+                                                       &agent_socket_observer,
+                                                       &actuate_observer,
+                                                       &wait_observer,
+                                                       &containers_observer,
+                                                       &metrics_observer,
+                                                       &meter_observer,
+                                                       &energy_history_observer,
+                                                       &curves_observer,
+                                                       NULL};
 
 static struct top *top_of(struct daemon *d)
 {

@@ -33,7 +33,8 @@ struct promised {
     int fd;
     struct row row[PROMISED_MAX];
     uint64_t written_ns;
-    bool dirty, ended, failed;
+    unsigned jobs; /* with a promise, at the last look */
+    bool dirty, failed;
 };
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -82,7 +83,7 @@ static void write_rows(struct promised *p)
     size_t len;
     int r;
 
-    p->dirty = p->ended = false;
+    p->dirty = false;
     if (!text)
         return;
     len = (size_t)snprintf(text, FILE_MAX, HEAD);
@@ -250,27 +251,25 @@ void promised_look(struct daemon *d)
 {
     struct promised *p = d->promised;
     uint64_t now = clock_now_ns();
+    unsigned jobs = 0;
+    bool ended;
 
     if (!p)
         return;
-    for (struct job *j = d->jobs->first; j; j = j->next)
+    for (struct job *j = d->jobs->first; j; j = j->next) {
+        jobs += j->asked.attributes.slo_us > 0;
         if (j->asked.attributes.slo_us && now - j->known.looked_ns >= NS_PER_S) {
             j->known.looked_ns = now;
             learn(p, j, now);
         }
-    if (p->dirty && (p->ended || now - p->written_ns >= PROMISED_WRITE_NS)) {
+    }
+    ended = jobs < p->jobs; /* a later look need not follow */
+    p->jobs = jobs;
+    if (p->dirty && (ended || now - p->written_ns >= PROMISED_WRITE_NS)) {
         p->written_ns = now;
         write_rows(p);
     }
 }
-
-static void gone(struct job *j)
-{
-    if (j->daemon->promised && j->asked.attributes.slo_us)
-        j->daemon->promised->ended = true;
-}
-
-const struct job_observer promised_observer = {.gone = gone};
 
 /* ---- judging --------------------------------------------------------------------------------- */
 

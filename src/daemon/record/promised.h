@@ -15,26 +15,25 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define PROMISED_FILE     "promises"
-#define PROMISED_MAX      256
-#define PROMISED_OWN      64                    /* rows of one user */
-#define PROMISED_WRITE_NS UINT64_C(60000000000) /* shortest time between two writes, … */
+#define PROMISED_FILE "promises"
+#define PROMISED_MAX  256
+#define PROMISED_OWN  64 /* rows of one user */
+#define PROMISED_WRITE_NS                                                                          \
+    UINT64_C(60000000000) /* shortest time between two writes but for jobs that end */
 #define PROMISED_TEXT_MAX 160
 
 struct attributes;
 struct daemon;
 struct job;
-struct job_observer;
 struct promised;
-
-extern const struct job_observer promised_observer; /* … but for the end of a job */
 
 /* Reads the file in the directory @fd, which stays the caller's. 0 or -ENOMEM. */
 int promised_new(int fd, struct promised **ret);
 struct promised *
 promised_free(struct promised *p); /* writes what waits; takes NULL, returns NULL */
 
-/* Takes over what jobs with a promise have shown in the last second. */
+/* Takes over what jobs with a promise have shown in the last second; writes it when one has ended.
+ */
 void promised_look(struct daemon *d);
 
 struct promised_verdict {
