@@ -13,7 +13,7 @@ import pytest
 
 from cli_tools import BUILD, POOL, Queue, tide  # noqa: F401
 from conftest import ROOT
-from daemon import eventually
+from daemon import Job, eventually
 from workers import CPU_GROUP, cpu_groups, group, weighs
 
 ONE, TWO = 61001, 61002
@@ -353,6 +353,84 @@ def test_a_promise_that_is_given_to_a_running_job_repeats_no_order_of_its_progra
         assert (queue.job("pool")["pinned"], queue.job("pool")["target"]) == (None, 3)
     finally:
         queue.end()
+
+
+# ---- several processes of a server ----
+
+class Workers:
+    """A job of several processes, as gunicorn's workers, each of which tells requests like a Server."""
+
+    def __init__(self, tided, count, **request):
+        self.job = tided.job("--max", str(CPUS), **request)
+        self.servers = [Server(self.job)]
+        for _ in range(count - 1):
+            peer = tided.peer("--max", str(CPUS), uid=USER)
+            peer.go(self.job.token, self.job.id, self.job.name)
+            peer.expect("welcome")
+            self.servers.append(Server(Job(tided, peer, {"id": self.job.id, "name": self.job.name, "token": self.job.token})))
+
+    def set(self, *told):
+        for server in self.servers:
+            server.set(*told)
+
+    def split(self):
+        return [part["threads"] for part in self.job.get()["split"] or []]
+
+    def end(self):
+        for server in self.servers:
+            server.end()
+
+
+def test_requests_of_all_workers_count_together_and_its_cores_are_divided_over_them(tided, batch):
+    workers = Workers(tided, 4, name="server", slo="p99=50ms")
+    workers.set(3, 80, 2)
+    eventually(lambda: (seen := workers.job.get()["latency"]) and seen["in_flight"] == 8 and seen["need"] == CPUS - 1)
+    eventually(lambda: (split := workers.split()) and len(split) == 4 and sum(split) == CPUS - 1 and min(split) >= 1)
+    batch.target(1)
+    workers.set(3, NEITHER, 2)
+    eventually(lambda: (workers.job.get()["latency"]["p99_us"] or 0) < 50_000)
+    workers.servers[0].set(3, 80, 2)  # a quarter of the requests
+    eventually(lambda: (workers.job.get()["latency"]["p99_us"] or 0) > 72_000)
+    gone = workers.servers.pop()  # a worker that is replaced
+    before = workers.job.get()["latency"]["requests"]
+    gone.end(), gone.job.peer.end()
+    eventually(lambda: (seen := workers.job.get()["latency"])["in_flight"] == 6 and seen["requests"] > before + 30)
+    eventually(lambda: len(split := workers.split()) == 3 and sum(split) == CPUS - 1)
+    workers.end()
+
+
+def test_two_servers_of_several_processes_that_exclude_each_other_settle(tided, batch):
+    one, two = (Workers(tided, 3, name=name, slo="p99=50ms") for name in ("one", "two"))
+    one.set(4, 80), two.set(4, 80)
+    eventually(lambda: all("is not kept" in w.job.get()["reason"] for w in (one, two)))
+    jobs = one.job, two.job, batch
+    eventually(lambda: (now := targets(*jobs)) and sum(now) == CPUS and min(now) >= 1)
+    seen = {w.job.name: len(w.job.changes()) for w in (one, two)}
+    time.sleep(2)
+    assert all(len(w.job.changes()) <= seen[w.job.name] + 6 for w in (one, two))  # a trial, and back
+    one.end(), two.end()
+
+
+WORKERS = """
+import os, time
+import threadtide
+print("runs", flush=True)
+for worker in range(4):
+    if os.fork() == 0:
+        for _ in range(40):
+            with threadtide.request():
+                time.sleep(0.02)
+        time.sleep(60)
+time.sleep(60)
+"""
+
+
+def test_workers_that_a_program_forks_are_one_server(tide):
+    program = tide.start("run", "--name", "server", "--slo", "p99=5ms", "--", sys.executable, "-c", WORKERS,
+                         env={"PYTHONPATH": str(ROOT / "python"), "TIDE_LIBRARY": str(BUILD / "libtide.so.1")}, stdout=subprocess.PIPE)
+    assert program.stdout.readline() == "runs\n"
+    told = eventually(lambda: (job := tide.job("server")) and job["latency"] and job["latency"]["requests"] == 160 and job)
+    assert told["latency"]["in_flight"] == 0 and told["latency"]["seconds_kept"] == 0
 
 
 # ---- whether it can be kept ----
