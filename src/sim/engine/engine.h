@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The state of one run, shared by sim.c (events), live.c (one job's life), snapshot.c (the policy's
- * snapshot and plan), loans.c and promises.c; no other file includes this. One thread per run.
+ * snapshot and plan), loans.c and servers.c; no other file includes this. One thread per run.
  */
 #pragma once
 
@@ -119,11 +119,11 @@ void loans_done(struct engine *e);
 void loans_begin(struct engine *e); /* measures from now on */
 int loans_look(struct engine *e);   /* measures, and lends idle cores or takes them back */
 
-/* promises.c */
-void promises_bound(struct engine *e);            /* in a snapshot */
-int promises_apply(struct engine *e, bool began); /* after its plan; jobs began or went on */
-void promises_turn(struct engine *e);             /* requests and looks that are due */
-void promises_decide_soon(struct engine *e);
+/* servers.c */
+void servers_bound(struct engine *e);            /* in a snapshot */
+int servers_apply(struct engine *e, bool began); /* after its plan; jobs began or went on */
+void servers_turn(struct engine *e);             /* requests and looks that are due */
+void servers_decide_soon(struct engine *e);
 
 /* snapshot.c */
 int snapshot_init(struct engine *e);

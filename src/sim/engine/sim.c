@@ -224,7 +224,7 @@ static int turn(struct engine *e, struct intake *in, uint64_t now_ns)
         return r;
     snapshot_compact(e);
     if (now_ns >= e->next_request_ns)
-        promises_turn(e);
+        servers_turn(e);
     if (changed)
         e->next_wakeup_ns = e->next_decide_ns = POLICY_NEVER;
     if (changed && e->options->policy && e->alive) {

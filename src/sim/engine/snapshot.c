@@ -361,7 +361,7 @@ static int apply(struct engine *e)
         if (r < 0)
             return r;
     }
-    return promises_apply(e, began);
+    return servers_apply(e, began);
 }
 
 /* Users have equal weights and no limits, as in tided by default. */
@@ -403,7 +403,7 @@ int snapshot_decide(struct engine *e)
 
     for (uint32_t i = 0; i < e->count; i++)
         refresh(e, e->live[i], &e->jobs[i]);
-    promises_bound(e);
+    servers_bound(e);
     if (make_plan_room(e, &snapshot) < 0)
         return -ENOMEM;
     snapshot.state = b->state_size ? b->state[b->state_at] : NULL;

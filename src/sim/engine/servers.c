@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Promises of latency in the simulator: looks at each server's requests as often as tided does, and
- * asks the same stage. What it answers is in place after the time that tided and the agents take.
+ * All servers of a run, their requests and promises of latency: looks at each as often as tided
+ * does, and asks the same stage. Its answer is in place after the time that tided and the agents
+ * take.
  */
 #include "sim/engine/engine.h"
 #include "sim/engine/server.h"
@@ -36,7 +37,7 @@ static bool may_yield(const struct live *l)
            l->job.min <= 1 && l->job.slo_ns == 0;
 }
 
-void promises_bound(struct engine *e)
+void servers_bound(struct engine *e)
 {
     if (!e->promises || e->server_count == 0)
         return;
@@ -117,7 +118,7 @@ static void weigh(struct engine *e)
     }
 }
 
-int promises_apply(struct engine *e, bool began)
+int servers_apply(struct engine *e, bool began)
 {
     int r;
 
@@ -126,13 +127,13 @@ int promises_apply(struct engine *e, bool began)
     r = give_threads(e);
     weigh(e);
     if (began) /* it counts from the next decision on */
-        promises_decide_soon(e);
+        servers_decide_soon(e);
     return r;
 }
 
 /* ---- looks ----------------------------------------------------------------------------------- */
 
-void promises_decide_soon(struct engine *e)
+void servers_decide_soon(struct engine *e)
 {
     if (e->next_decide_ns > e->now_ns + LAG_NS)
         e->next_decide_ns = e->now_ns + LAG_NS;
@@ -160,7 +161,7 @@ static void ask(struct engine *e, struct live *l, uint32_t in_flight)
                                  .has = share ? share + l->beyond : 1};
     promise_room_need(&l->room, &s->state, &look);
     if (l->room.need != before && !l->room.alone)
-        promises_decide_soon(e);
+        servers_decide_soon(e);
 }
 
 static void look(struct engine *e, struct live *l)
@@ -196,7 +197,7 @@ static void arrive(struct engine *e, struct live *l)
         s->next_look_ns = e->now_ns;
 }
 
-void promises_turn(struct engine *e)
+void servers_turn(struct engine *e)
 {
     e->next_request_ns = POLICY_NEVER;
     for (uint32_t i = 0; e->server_count && i < e->count; i++) {
