@@ -47,7 +47,7 @@ wheel_old_packages="gperf libcap-dev libmount-dev"
 docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
 check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools openssl
-    libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish mosquitto
+    libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish openssh-client openssh-server mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $images_packages $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/api.h"
 
+#include "cli/remote/inventory.h"
+#include "cli/remote/remote.h"
 #include "host/net/daemon.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +50,38 @@ json_t *api_parse(const char *text)
     make_printable(json);
     return json;
 }
+
+/* ---- another machine ---- */
+
+static struct {
+    struct remote remote;
+    char name[ADDRESS_TEXT_MAX]; /* "": this machine's daemon is asked */
+} far;
+
+int api_host(const struct command *cmd)
+{
+    const char *name = getenv(API_HOST_VARIABLE);
+    struct address address;
+    struct error err = {0};
+    int r;
+
+    if (!name || !*name)
+        return CLI_OK;
+    r = inventory_resolve(name, &address, &err);
+    if (r < 0)
+        return cli_error_as(cmd, CLI_USAGE, err.word, "tide-fleet(1) says what --host takes.", "%s",
+                            err.text);
+    remote_init(&far.remote, &address, false);
+    snprintf(far.name, sizeof(far.name), "%s", name);
+    return CLI_OK;
+}
+
+const char *api_host_name(void)
+{
+    return *far.name ? far.name : NULL;
+}
+
+/* ---- requests ---- */
 
 struct call {
     const char *method, *path, *body;
@@ -94,12 +129,39 @@ static int request_in(const char *dir, const struct call *c, struct api_answer *
     return 0;
 }
 
+static int call_far(const struct call *c, struct api_answer *ret, struct error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    json_t *json;
+    int status;
+    int r;
+
+    if (c->stream)
+        r = remote_stream(&far.remote, c->path, c->last, c->timeout_ms, c->stream, &status, &text,
+                          err);
+    else
+        r = remote_request(&far.remote, c->method, c->path, c->body, c->timeout_ms, &status, &text,
+                           err);
+    if (r < 0)
+        return r;
+    json = api_parse(text ? text : "");
+    if (!json)
+        return error_word(
+            err, error_set(err, -EBADMSG, "%.100s sent an answer that is not JSON", far.name),
+            "bad-answer");
+    *ret = (struct api_answer){.status = status, .body = json};
+    return 0;
+}
+
 static int call_api_once(const struct call *c, struct api_answer *ret, struct error *err)
 {
     char dir[RUNDIR_PATH_MAX];
     char own[RUNDIR_PATH_MAX];
-    int r = rundir_find(dir);
+    int r;
 
+    if (*far.name)
+        return call_far(c, ret, err);
+    r = rundir_find(dir);
     if (r < 0)
         return error_word(err,
                           error_set(err, r,
@@ -180,6 +242,8 @@ static int no_daemon(const struct command *cmd, const struct error *err)
 
 int api_unreachable(const struct command *cmd, int code, const struct error *err)
 {
+    if (*far.name)
+        return cli_error_as(cmd, CLI_UNREACHABLE, err->word, NULL, "%s", err->text);
     switch (code) {
     case -ENOENT:
         return no_daemon(cmd, err);

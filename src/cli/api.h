@@ -20,12 +20,21 @@
 struct api_answer {
     int status;                /* HTTP status */
     json_t *body;              /* never NULL after success; JSON null when the answer had none */
-    char dir[RUNDIR_PATH_MAX]; /* of the daemon that answered */
+    char dir[RUNDIR_PATH_MAX]; /* of the daemon that answered; "": another machine's */
 };
 
 void api_answer_done(struct api_answer *answer);
 
 #define _cleanup_answer_ _cleanup_(api_answer_done)
+
+#define API_HOST_VARIABLE "TIDE_HOST"
+
+/*
+ * From now on requests go to the machine that TIDE_HOST names, if it names one; without this call
+ * they never do. Returns CLI_OK, or an exit code after the message.
+ */
+int api_host(const struct command *cmd);
+const char *api_host_name(void); /* NULL: this machine */
 
 /*
  * Sends one request to this user's daemon: the system's, or the user's own when that one does not

@@ -28,6 +28,13 @@ enum cli_exit {
     CLI_NO_PROGRAM = 127, /* run, submit: there is no such program */
 };
 
+/* Whether a command goes with `tide --host`. */
+enum command_far {
+    FAR_NEVER, /* it works on this machine: its processes, its files, its containers */
+    FAR_GOES,  /* it only talks to the daemon */
+    FAR_SAME,  /* no daemon has anything to say: --host changes nothing */
+};
+
 struct command {
     const char *name;
     const char *usage; /* arguments, as they follow the name: "JOB --threads K" */
@@ -35,6 +42,7 @@ struct command {
     const char *help;  /* options and examples; lines of at most 80 columns, ends with a newline */
 
     enum attributes_of takes; /* the attributes of jobs that are options of it */
+    enum command_far far;
 
     /* argv[0] is the command's name. Returns an exit code; what it printed is flushed by main. */
     int (*run)(int argc, char **argv);
@@ -54,6 +62,7 @@ struct command {
     X(hold)                                                                                        \
     X(release)                                                                                     \
     X(ps)                                                                                          \
+    X(fleet)                                                                                       \
     X(set)                                                                                         \
     X(pin)                                                                                         \
     X(unpin)                                                                                       \
@@ -71,6 +80,7 @@ struct command {
     X(record)                                                                                      \
     X(signal)                                                                                      \
     X(doctor)                                                                                      \
+    X(dial)                                                                                        \
     X(why)                                                                                         \
     X(version)                                                                                     \
     X(help)

@@ -22,5 +22,6 @@ const struct command command_version = {
     .brief = "print the version of tide and of the daemon that runs",
     .help = "Example:\n"
             "  tide version\n",
+    .far = FAR_GOES,
     .run = version_run,
 };

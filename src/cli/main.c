@@ -7,8 +7,10 @@
 
 #include "base/cleanup.h"
 #include "base/suggest.h"
+#include "cli/api.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COMMAND_ROW(name) &command_##name,
@@ -56,6 +58,7 @@ static int overview(void)
            "  tide set cnn --threads 2                  change it while it trains\n"
            "  tide top                                  watch all jobs\n"
            "\n"
+           "With --host NAME before the command it asks another machine: tide-fleet(1).\n"
            "'tide help COMMAND' explains one command, man tide(1) the rest.\n");
     return CLI_OK;
 }
@@ -78,15 +81,63 @@ const struct command command_help = {
     .help = "Examples:\n"
             "  tide help\n"
             "  tide help run        the same as tide run --help\n",
+    .far = FAR_SAME,
     .run = help_run,
 };
 
 /* ---- choice of the command ---- */
 
+/*
+ * "--host NAME" and "--host=NAME" stand before the command. The programs that some commands become
+ * read TIDE_HOST, so the option is the same as the variable. Returns how many words it has, or -1
+ * after the message.
+ */
+static int take_host(int argc, char **argv)
+{
+    static const char option[] = "--host";
+    const char *value = argc > 1 ? argv[1] + strlen(option) : NULL;
+    int words = 1;
+
+    if (argc < 2 || strncmp(argv[1], option, strlen(option)) != 0 || (*value && *value != '='))
+        return 0;
+    if (*value) {
+        value++;
+    } else {
+        value = argc > 2 ? argv[2] : "";
+        words = 2;
+    }
+    if (!*value || setenv(API_HOST_VARIABLE, value, 1) < 0) {
+        cli_usage(NULL, "--host needs the name or address of a machine");
+        return -1;
+    }
+    return words;
+}
+
+/* Whether the command goes with the machine that was chosen, which is chosen then. */
+static int go_there(const struct command *cmd)
+{
+    const char *host = getenv(API_HOST_VARIABLE);
+
+    if (!host || !*host || cmd->far == FAR_SAME)
+        return CLI_OK;
+    if (cmd->far == FAR_NEVER)
+        return cli_error_as(cmd, CLI_USAGE, "not-with-host",
+                            "Log in there ('ssh'), or leave out --host and unset TIDE_HOST.",
+                            "this command works on the machine where it is called, not on '%.100s'",
+                            host);
+    return api_host(cmd);
+}
+
 static int dispatch(int argc, char **argv)
 {
     const struct command *cmd;
+    int skip = take_host(argc, argv);
+    int r;
 
+    if (skip < 0)
+        return CLI_USAGE;
+    argc -= skip;
+    argv += skip;
     if (argc < 2) {
         overview();
         return CLI_USAGE;
@@ -97,7 +148,10 @@ static int dispatch(int argc, char **argv)
         cmd = &command_version;
     else
         cmd = find(argv[1]);
-    return cmd ? cmd->run(argc - 1, argv + 1) : unknown(argv[1]);
+    if (!cmd)
+        return unknown(argv[1]);
+    r = go_there(cmd);
+    return r == CLI_OK ? cmd->run(argc - 1, argv + 1) : r;
 }
 
 /* Called as `docker tide …`. */

@@ -55,6 +55,9 @@ int option_next(const struct command *cmd, int argc, char **argv, const struct o
     c = getopt_long(argc, argv, letters, all, NULL);
     if (c == ':')
         cli_usage(cmd, "%s needs a value", argv[optind - 1]);
+    else if (c == '?' && optopt == 0 && strncmp(argv[optind - 1], "--host", 6) == 0)
+        cli_error(cmd, CLI_USAGE, "Put it before the command: tide --host NAME COMMAND.",
+                  "there is no option '%s' behind the command", argv[optind - 1]);
     else if (c == '?' && optopt == 0)
         cli_usage(cmd, "there is no option '%s'", argv[optind - 1]);
     else if (c == '?' && strncmp(argv[optind - 1], "--", 2) == 0)

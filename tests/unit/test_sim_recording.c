@@ -497,32 +497,6 @@ static void a_recorded_run_replays_as_itself(void **state)
     json_decref(json);
 }
 
-/* Forty a second for ten seconds, then ten: its counts are a scenario's server's. */
-static void requests_are_counted_in_the_form_that_a_server_takes(void **state)
-{
-    struct recording_job *j = add_job("serve", 5);
-    uint64_t requests = 0;
-    json_t *scenario, *observed, *counts;
-
-    spend(j, 20, 2, 1.5, 1);
-    for (size_t i = 0; i < j->looks; i++) {
-        requests += i < 20 ? 20 : 5;
-        j->look[i].requests = requests;
-    }
-    spend(add_job("plain", 6), 10, 2, 1.5, 1);
-    scenario = recording_scenario(&recording, NULL, NULL);
-    assert_non_null(scenario);
-    observed = json_object_get(json_object_get(scenario, "observed"), "jobs");
-    counts = json_object_get(json_object_get(json_array_get(observed, 0), "requests"), "counts");
-    assert_int_equal(json_array_size(counts), 20);
-    for (size_t i = 0; i < 20; i++)
-        assert_int_equal(json_integer_value(json_array_get(counts, i)), i < 10 ? 40 : 10);
-    assert_true(fabs(json_number_value(json_object_get(json_array_get(observed, 0), "demand")) -
-                     30.0 / 500) < 0.001);
-    assert_null(json_object_get(json_array_get(observed, 1), "requests"));
-    json_decref(scenario);
-}
-
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -543,7 +517,6 @@ int main(void)
         TEST(bounds_that_contradict_each_other_still_make_a_scenario),
         TEST(a_day_of_looks_says_the_same_as_a_minute),
         TEST(a_recorded_run_replays_as_itself),
-        TEST(requests_are_counted_in_the_form_that_a_server_takes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

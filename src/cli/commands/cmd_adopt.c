@@ -107,5 +107,6 @@ const struct command command_adopt = {
             "  tide adopt --max 4 --placement exclusive 3f2a1c\n"
             "  tide adopt --undo web\n",
     .takes = ATTRIBUTES_OF_START,
+    .far = FAR_GOES,
     .run = adopt_run,
 };

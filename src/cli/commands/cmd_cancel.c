@@ -155,6 +155,9 @@ static int cancel_run(int argc, char **argv)
     }
     if (all && optind < argc)
         return cli_usage(cmd, "--all or JOB: choose one");
+    if (all && api_host_name())
+        return cli_usage(cmd, "--all: which jobs of another machine are yours is not known here: "
+                              "name them");
     if (all)
         return cancel_all();
     option_operands(cmd, argc, argv, 1, argc);
@@ -175,5 +178,6 @@ const struct command command_cancel = {
             "Examples:\n"
             "  tide cancel j5 cnn\n"
             "  tide cancel --all\n",
+    .far = FAR_GOES,
     .run = cancel_run,
 };

@@ -55,6 +55,7 @@ const struct command command_hold = {
             "Examples:\n"
             "  tide hold j5\n"
             "  tide hold $(tide queue -q)\n",
+    .far = FAR_GOES,
     .run = hold_run,
 };
 
@@ -68,5 +69,6 @@ const struct command command_release = {
             "Examples:\n"
             "  tide release j5\n"
             "  tide release $(tide queue -q)\n",
+    .far = FAR_GOES,
     .run = release_run,
 };

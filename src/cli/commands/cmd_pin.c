@@ -77,6 +77,7 @@ const struct command command_pin = {
             "  tide pin web\n"
             "  tide pin web --cores 2-3\n"
             "  docker update --cpuset-cpus 1 web\n",
+    .far = FAR_GOES,
     .run = pin_run,
 };
 
@@ -89,5 +90,6 @@ const struct command command_unpin = {
             "\n"
             "Examples:\n"
             "  tide unpin web\n",
+    .far = FAR_GOES,
     .run = unpin_run,
 };

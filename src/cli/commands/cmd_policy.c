@@ -250,5 +250,6 @@ const struct command command_policy = {
             "  tide policy show priority\n"
             "  tide policy set fcfs/max-prop\n"
             "  tide policy set priority/ageing=60s\n",
+    .far = FAR_GOES,
     .run = policy_run,
 };

@@ -118,11 +118,6 @@ static void print_sum(const struct record_options *o, const json_t *scenario,
              member_number(observed, "mean_turnaround"));
     if (sum->cut)
         cli_note(cmd, "jobs still running, recorded as if they had ended now: %zu", sum->cut);
-    if (sum->answered)
-        cli_note(cmd,
-                 "jobs that answered requests, which a replay takes for other work: %zu; see "
-                 "SERVERS in tide-record(1)",
-                 sum->answered);
     if (sum->left_out)
         cli_note(cmd, "jobs left out, since they hardly used a core: %zu", sum->left_out);
     if (sum->missed)

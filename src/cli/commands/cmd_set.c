@@ -218,5 +218,6 @@ const struct command command_set = {
             "  tide set j2 --min 2 --weight 300\n"
             "  tide set cnn --auto\n",
     .takes = ATTRIBUTES_OF_CHANGE,
+    .far = FAR_GOES,
     .run = set_run,
 };

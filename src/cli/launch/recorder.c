@@ -29,9 +29,7 @@ struct watched {
     bool begun;       /* the job has left the queue */
     uint64_t exit_ns; /* end of the process that ended last */
     uint64_t done, counted, cpu_ns;
-    uint64_t requests, told; /* since the recording began; and as the daemon counts */
-    bool answers;            /* requests were told before */
-    double wait_ns;          /* time waiting for CPUs that other programs use */
+    double wait_ns; /* time waiting for CPUs that other programs use */
     struct process *process;
     size_t n, room;
 };
@@ -188,20 +186,6 @@ static void count_work(struct watched *w, const json_t *view)
     w->job->sized |= member_long(progress, "total") > 0;
 }
 
-/* Requests from before the recording do not count; a count that fell begins anew. */
-static void count_requests(struct watched *w, const json_t *view)
-{
-    const json_t *latency = json_object_get(view, "latency");
-    uint64_t told = (uint64_t)member_long(latency, "requests");
-
-    if (!json_is_object(latency))
-        return;
-    if ((w->answers || !w->job->early) && told > w->told)
-        w->requests += told - w->told;
-    w->answers = true;
-    w->told = told;
-}
-
 static void take_terms(struct recording_job *job, const json_t *view, uint64_t now_ns)
 {
     double left_s = member_number(view, "deadline") - (double)clock_real_ms() / 1000;
@@ -246,13 +230,11 @@ static int look_at(struct recorder *r, struct watched *w, const json_t *view)
     w->present = true;
     look_at_turn(w, view);
     count_work(w, view);
-    count_requests(w, view);
     look_at_threads(r, w, view);
     look.at_ns = clock_now_ns();
     look.done = w->done;
     look.cpu_ns = w->cpu_ns;
     look.wait_ns = (uint64_t)w->wait_ns;
-    look.requests = w->requests;
     if (member_long(view, "max"))
         look.threads = (uint32_t)member_long(view, "active");
     take_terms(w->job, view, look.at_ns);
@@ -406,7 +388,6 @@ json_t *recorder_scenario(struct recorder *r, struct recorder_sum *ret_sum, stru
     json_t *scenario;
 
     for (struct watched *w = r->watched; w; w = w->next) {
-        sum.answered += w->requests > 0;
         if (w->ended)
             continue;
         /* The job's processes may have ended before the daemon says so. */

@@ -30,7 +30,6 @@ void recorder_sleep(struct recorder *r, uint64_t until_ns);
 struct recorder_sum {
     size_t jobs;     /* in the scenario */
     size_t cut;      /* of these, jobs that still run */
-    size_t answered; /* jobs that answered requests */
     size_t left_out; /* jobs that hardly used a core */
     size_t missed;   /* began and ended between two looks, or came when there were too many */
 };

@@ -205,5 +205,6 @@ const struct command command_energy = {
             "  tide energy\n"
             "  tide energy cnn --since 2h\n"
             "  tide energy --by day --since 2026-01-01\n",
+    .far = FAR_GOES,
     .run = energy_run,
 };

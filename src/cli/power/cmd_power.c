@@ -199,6 +199,9 @@ static int power_run(int argc, char **argv)
         return cli_usage(cmd, "'%s' is one argument too many", operand);
     if (strcmp(verb, "clear-cap") == 0)
         return clear_cap(cmd, json);
+    if (strcmp(verb, "calibrate") == 0 && api_host_name())
+        return cli_error_as(cmd, CLI_USAGE, "not-with-host", "Call it there.",
+                            "calibrating keeps the cores of the machine busy where it is called");
     if (strcmp(verb, "calibrate") == 0)
         return power_calibrate(cmd, seconds ? (unsigned)seconds : CALIBRATE_SECONDS, force, json);
     if (*verb)
@@ -236,5 +239,6 @@ const struct command command_power = {
             "  tide power set-cap 120W --until 18:00\n"
             "  tide power clear-cap\n"
             "  tide power --sources\n",
+    .far = FAR_GOES,
     .run = power_run,
 };

@@ -37,5 +37,6 @@ const struct command command_sim = {
             "  tide sim mix.json\n"
             "  tide sim mix.json --policy none,equal,fcfs/strict --seeds 20\n"
             "  tide sim trace.json --policy response --html report.html\n",
+    .far = FAR_SAME,
     .run = sim_run,
 };

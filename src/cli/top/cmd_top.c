@@ -27,5 +27,6 @@ const struct command command_top = {
             "Examples:\n"
             "  tide top\n"
             "  tide top > now.txt\n",
+    .far = FAR_GOES,
     .run = top_run,
 };

@@ -430,6 +430,9 @@ static int watch(int argc, char **argv)
     int r;
 
     option_none(&command_top, argc, argv, 0, 0);
+    r = api_host(&command_top);
+    if (r != CLI_OK)
+        return r;
     r = top_sample(&t, &err);
     if (r < 0)
         return api_unreachable(&command_top, r, &err);

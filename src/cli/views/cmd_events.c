@@ -323,5 +323,6 @@ const struct command command_events = {
             "  tide events\n"
             "  tide events --follow cnn\n"
             "  tide events -f --type job-ended --json | jq -r .name\n",
+    .far = FAR_GOES,
     .run = events_run,
 };

@@ -311,5 +311,6 @@ const struct command command_explain = {
             "Examples:\n"
             "  tide explain cnn\n"
             "  tide explain j2 --json\n",
+    .far = FAR_GOES,
     .run = explain_run,
 };

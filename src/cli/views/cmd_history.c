@@ -344,5 +344,6 @@ const struct command command_history = {
             "  tide history --since 2h\n"
             "  tide history cnn\n"
             "  tide history --json | jq -r 'select(.exit > 0) | .name'\n",
+    .far = FAR_GOES,
     .run = history_run,
 };

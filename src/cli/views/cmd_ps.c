@@ -191,5 +191,6 @@ const struct command command_ps = {
             "  tide ps\n"
             "  tide ps --json | jq '.[] | {name, target, active}'\n"
             "  for j in $(tide ps -q); do tide set $j --auto; done\n",
+    .far = FAR_GOES,
     .run = ps_run,
 };

@@ -116,5 +116,6 @@ const struct command command_queue = {
             "  tide queue\n"
             "  tide queue --json | jq '.[] | {name, wait_s, reason}'\n"
             "  tide cancel $(tide queue -q)\n",
+    .far = FAR_GOES,
     .run = queue_run,
 };

@@ -97,7 +97,10 @@ static int report(const struct report_options *o, const struct day *asked)
         return r;
     if (day.to_s > (double)clock_real_ms() / 1000)
         day.to_s = (double)clock_real_ms() / 1000;
-    gethostname(host, sizeof(host) - 1);
+    if (api_host_name())
+        snprintf(host, sizeof(host), "%s", api_host_name());
+    else
+        gethostname(host, sizeof(host) - 1);
     day.host = host;
     day.cores = member_long(machine, "cpus");
     day.cut = json_array_size(history) >= LIMIT_MAX;
@@ -141,5 +144,6 @@ const struct command command_report = {
             "Examples:\n"
             "  tide report --day yesterday -o report.html\n"
             "  tide report --day 2026-01-31 | mail -a 'Content-Type: text/html' boss\n",
+    .far = FAR_GOES,
     .run = report_run,
 };

@@ -15,6 +15,7 @@ static const struct {
     const char *key; /* the job's member that is shown unchanged */
     bool right;
 } fields[] = {
+    [JOB_MACHINE] = {"MACHINE", "machine", false},
     [JOB_ID] = {"ID", "id", false},
     [JOB_NAME] = {"NAME", "name", false},
     [JOB_OWNER] = {"OWNER", "owner", false},

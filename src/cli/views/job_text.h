@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 enum job_field {
+    JOB_MACHINE, /* `tide fleet ps` says which one it is */
     JOB_ID,
     JOB_NAME,
     JOB_OWNER,

@@ -71,5 +71,6 @@ const struct command command_why = {
             "Examples:\n"
             "  tide why                 all of them\n"
             "  tide why no-such-job     an error that ends with this word\n",
+    .far = FAR_SAME,
     .run = why_run,
 };

@@ -57,6 +57,23 @@
       "Use sudo, or ask to be a member: 'admin-group' and 'power-group' in tide.conf(5).")         \
     X("not-your-daemon", "The daemon of another user serves only its own user.",                   \
       "'tide run' starts one of your own; unset TIDE_DIR if it names the other's.")                \
+    /* other machines */                                                                           \
+    X("host-unreachable",                                                                          \
+      "The other machine could not be asked; the message quotes ssh, or the "                      \
+      "program there.",                                                                            \
+      "Try what tide does: 'ssh HOST tide dial </dev/null' says nothing where all is well. See "   \
+      "tide-fleet(1).")                                                                            \
+    X("bad-host", "--host or TIDE_HOST is neither an address nor a name of the inventory.",        \
+      "An address is ssh://[USER@]HOST[:PORT]; 'tide fleet' lists the names.")                     \
+    X("not-with-host",                                                                             \
+      "The command concerns processes, files or containers of the machine where "                  \
+      "it is called, and no daemon can do it.",                                                    \
+      "Call it there: 'ssh HOST tide ...'. Unset TIDE_HOST for this machine.")                     \
+    X("no-inventory", "No file tells which machines there are.",                                   \
+      "Write lines of NAME ADDRESS into ~/.config/tide/fleet or /etc/tide/fleet; tide-fleet(1) "   \
+      "says how.")                                                                                 \
+    X("bad-inventory", "A line of the inventory is not understood; the message has its number.",   \
+      "A line is NAME ADDRESS, dns:NAME [ADDRESS] or kubernetes:SELECTOR [ADDRESS].")              \
     /* jobs */                                                                                     \
     X("no-such-job",                                                                               \
       "No job that you may see has that id, name or process; perhaps it has ended.",               \

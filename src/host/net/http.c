@@ -26,9 +26,15 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
+struct beginning {
+    int status;
+    bool closes; /* the server closes the connection behind the answer */
+};
+
 /* "HTTP/1.1 200 OK" */
 static int parse_status_line(void *arg, struct http_text text)
 {
+    struct beginning *b = arg;
     const char *line = text.start;
     size_t len = text.len;
     int status;
@@ -38,16 +44,27 @@ static int parse_status_line(void *arg, struct http_text text)
         (len > 12 && line[12] != ' '))
         return -EBADMSG;
     status = (line[9] - '0') * 100 + (line[10] - '0') * 10 + (line[11] - '0');
-    *(int *)arg = status;
+    *b = (struct beginning){.status = status, .closes = line[7] == '0'};
     return status >= 100 && status <= 599 ? 0 : -EBADMSG;
 }
 
-static int parse_head(const char *buf, size_t len, int *ret_status, struct http_head *ret)
+static void take_header(void *arg, struct http_text name, struct http_text value)
 {
-    static const struct http_reader answers = {
-        .body_max = HTTP_BODY_MAX, .chunked = true, .first = parse_status_line};
+    struct beginning *b = arg;
+
+    if (http_text_is(name, "Connection"))
+        b->closes |= http_text_is(value, "close");
+}
+
+static int parse_head(const char *buf, size_t len, struct beginning *ret_begin,
+                      struct http_head *ret)
+{
+    static const struct http_reader answers = {.body_max = HTTP_BODY_MAX,
+                                               .chunked = true,
+                                               .first = parse_status_line,
+                                               .header = take_header};
     size_t limit = len < HTTP_HEAD_MAX ? len : HTTP_HEAD_MAX;
-    int r = http_head_parse(buf, limit, &answers, ret_status, ret);
+    int r = http_head_parse(buf, limit, &answers, ret_begin, ret);
 
     return r == -EAGAIN && len >= HTTP_HEAD_MAX ? -EMSGSIZE : r;
 }
@@ -147,21 +164,25 @@ int http_parse_response(const char *buf, size_t len, bool eof, struct http_respo
 {
     _cleanup_free_ char *body = NULL;
     struct http_head head;
+    struct beginning begin;
     size_t body_len = 0;
-    int status, r = parse_head(buf, len, &status, &head);
+    int r = parse_head(buf, len, &begin, &head);
 
     if (r == 0) {
         body = malloc(len - head.size + 1);
         if (!body)
             return -ENOMEM;
-        r = take_body(&head, status, buf + head.size, len - head.size, eof, body, &body_len);
+        r = take_body(&head, begin.status, buf + head.size, len - head.size, eof, body, &body_len);
     }
     if (r == -EAGAIN && eof)
         return -EBADMSG;
     if (r < 0)
         return r;
     body[body_len] = '\0';
-    *ret = (struct http_response){.status = status, .body = TAKE_PTR(body), .body_len = body_len};
+    *ret = (struct http_response){.status = begin.status,
+                                  .closes = begin.closes || eof,
+                                  .body = TAKE_PTR(body),
+                                  .body_len = body_len};
     return 0;
 }
 
@@ -256,10 +277,11 @@ static int send_all(int fd, struct iovec *part, size_t n, uint64_t deadline_ns)
 /* True for a stream, which never ends: the caller reads on behind its head. */
 static bool begins_stream(const char *buf, size_t len, struct http_stream *stream)
 {
+    struct beginning begin;
     struct http_head head;
-    int status;
 
-    if (!stream || parse_head(buf, len, &status, &head) < 0 || status != 200 || head.have_length)
+    if (!stream || parse_head(buf, len, &begin, &head) < 0 || begin.status != 200 ||
+        head.have_length)
         return false;
     stream->from = head.size;
     return true;
@@ -302,6 +324,8 @@ static int receive(int fd, uint64_t deadline_ns, struct http_response *ret,
             stream->size = size;
             return 0;
         }
+        if (len == 0)
+            return -ENODATA;
         r = http_parse_response(buf, len, n == 0, ret);
         if (r != -EAGAIN)
             return r;
@@ -331,46 +355,76 @@ static int exchange(int fd, const char *head, const char *body, uint64_t deadlin
     return r < 0 && r != -EPIPE ? r : receive(fd, deadline_ns, ret, stream);
 }
 
-static int request(const char *socket_path, const char *method, const char *path, const char *body,
-                   uint64_t deadline_ns, struct http_response *ret)
+static bool is_good_request(const char *method, const char *path)
 {
-    _cleanup_fd_ int fd = -1;
-    _cleanup_free_ char *head = NULL;
-    int r;
+    return *method && is_token(method) && *path == '/' && is_token(path);
+}
 
-    if (!*method || !is_token(method) || *path != '/' || !is_token(path))
-        return -EINVAL;
-    r = connect_to(socket_path, deadline_ns, &fd);
-    if (r < 0)
-        return r;
+/* @headers has lines with their ends. */
+static int send_request(int fd, const char *method, const char *path, const char *headers,
+                        const char *body, uint64_t deadline_ns, struct http_response *ret)
+{
+    _cleanup_free_ char *head = NULL;
+
     if (asprintf(&head,
-                 "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                 "%s %s HTTP/1.1\r\nHost: localhost\r\n%s"
                  "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-                 method, path, body ? strlen(body) : 0) < 0) {
+                 method, path, headers, body ? strlen(body) : 0) < 0) {
         head = NULL;
         return -ENOMEM;
     }
     return exchange(fd, head, body, deadline_ns, ret, NULL);
 }
 
+/* For callers to whom no answer is as bad as half of one. */
+static int as_cut_off(int r)
+{
+    return r == -ENODATA ? -EBADMSG : r;
+}
+
+static int request(const char *socket_path, const char *method, const char *path, const char *body,
+                   uint64_t deadline_ns, struct http_response *ret)
+{
+    _cleanup_fd_ int fd = -1;
+    int r;
+
+    if (!is_good_request(method, path))
+        return -EINVAL;
+    r = connect_to(socket_path, deadline_ns, &fd);
+    if (r == 0)
+        r = send_request(fd, method, path, "Connection: close\r\n", body, deadline_ns, ret);
+    return as_cut_off(r);
+}
+
 /* HTTP/1.0 keeps the server from sending chunks. */
-static int open_stream(const char *socket_path, const char *path, const char *last,
-                       uint64_t deadline_ns, struct http_response *ret, struct http_stream *stream)
+static int begin_stream(const char *path, const char *last, const char *headers,
+                        uint64_t deadline_ns, struct http_response *ret, struct http_stream *stream)
 {
     _cleanup_free_ char *head = NULL;
     int r;
 
-    if (*path != '/' || !is_token(path) || !is_token(last))
-        return -EINVAL;
-    r = connect_to(socket_path, deadline_ns, &stream->fd);
-    if (r < 0)
-        return r;
-    if (asprintf(&head, "GET %s HTTP/1.0\r\nHost: localhost\r\n%s%s%s\r\n", path,
+    if (asprintf(&head, "GET %s HTTP/1.0\r\nHost: localhost\r\n%s%s%s%s\r\n", path, headers,
                  *last ? "Last-Event-ID: " : "", last, *last ? "\r\n" : "") < 0) {
         head = NULL;
         return -ENOMEM;
     }
-    return exchange(stream->fd, head, NULL, deadline_ns, ret, stream);
+    r = exchange(stream->fd, head, NULL, deadline_ns, ret, stream);
+    if (r == 0 && ret->status == 200 && !stream->buf) { /* an answer that ends */
+        free(ret->body);
+        r = -EBADMSG;
+    }
+    return r;
+}
+
+static int open_stream(const char *socket_path, const char *path, const char *last,
+                       uint64_t deadline_ns, struct http_response *ret, struct http_stream *stream)
+{
+    int r;
+
+    if (!is_good_request("GET", path) || !is_token(last))
+        return -EINVAL;
+    r = connect_to(socket_path, deadline_ns, &stream->fd);
+    return r < 0 ? r : as_cut_off(begin_stream(path, last, "", deadline_ns, ret, stream));
 }
 
 static int describe(struct error *err, int r, const char *socket_path, unsigned timeout_ms)
@@ -431,14 +485,39 @@ int http_stream_open(const char *socket_path, const char *path, const char *last
     struct http_response response;
     int r = open_stream(socket_path, path, last, deadline_ns, &response, &stream);
 
-    if (r == 0 && response.status == 200 && !stream.buf) { /* an answer that ends */
-        free(response.body);
-        r = -EBADMSG;
-    }
     if (r < 0 || !stream.buf)
         http_stream_done(&stream);
     if (r < 0)
         return describe(err, r, socket_path, timeout_ms);
+    *ret = stream;
+    *ret_status = response.status;
+    *ret_body = response.body;
+    return 0;
+}
+
+int http_exchange(int fd, const char *method, const char *path, const char *headers,
+                  const char *body, unsigned timeout_ms, struct http_response *ret)
+{
+    if (!is_good_request(method, path))
+        return -EINVAL;
+    return send_request(fd, method, path, headers, body, clock_now_ns() + timeout_ms * NS_PER_MS,
+                        ret);
+}
+
+int http_stream_over(int fd, const char *path, const char *last, const char *headers,
+                     unsigned timeout_ms, struct http_stream *ret, int *ret_status, char **ret_body)
+{
+    struct http_stream stream = {.fd = fd};
+    struct http_response response;
+    int r = is_good_request("GET", path) && is_token(last)
+                ? begin_stream(path, last, headers, clock_now_ns() + timeout_ms * NS_PER_MS,
+                               &response, &stream)
+                : -EINVAL;
+
+    if (r < 0 || !stream.buf)
+        http_stream_done(&stream);
+    if (r < 0)
+        return r;
     *ret = stream;
     *ret_status = response.status;
     *ret_body = response.body;

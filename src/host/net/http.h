@@ -60,13 +60,29 @@ void http_stream_done(struct http_stream *s); /* also after the server closed th
  */
 int http_stream_line(struct http_stream *s, const char **ret);
 
+struct http_response;
+
+/*
+ * The same over the connection @fd, which does not block and may be the way to another machine.
+ * @headers are further lines of the head, each with its end, or "". http_exchange() leaves the
+ * connection open, for the next request unless ret->closes; the caller frees ret->body.
+ * http_stream_over() owns @fd. Both return 0 or an error as http_request() does, without its text;
+ * -ENODATA: the connection was closed before a byte of the answer.
+ */
+int http_exchange(int fd, const char *method, const char *path, const char *headers,
+                  const char *body, unsigned timeout_ms, struct http_response *ret);
+int http_stream_over(int fd, const char *path, const char *last, const char *headers,
+                     unsigned timeout_ms, struct http_stream *ret, int *ret_status,
+                     char **ret_body);
+
 /* Percent-encodes @text as one path segment. Returns 0 or -ENAMETOOLONG. */
 int http_escape(const char *text, char *buf, size_t size);
 
 /* The answer in a received buffer. */
 struct http_response {
     int status;
-    char *body; /* allocated, terminated */
+    bool closes; /* the server takes no further request on this connection */
+    char *body;  /* allocated, terminated */
     size_t body_len;
 };
 

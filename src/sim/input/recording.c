@@ -521,36 +521,6 @@ static json_t *view_changes(const struct recording_job *job, uint64_t zero_ns)
     return list;
 }
 
-/*
- * Adds the requests as a scenario's server takes them, and the processor time of one. A replay
- * leaves them out: how parallel one request is shows in no count.
- */
-static void put_requests(json_t *view, const struct recording_job *job)
-{
-    const struct recording_look *last = &job->look[job->looks - 1];
-    double every_s = larger_double(1, (double)(uint64_t)((double)job->spacing_ns / NS + 0.999));
-    uint64_t count = 0, bin = 0, before = 0;
-    json_t *counts;
-
-    if (last->requests == 0)
-        return;
-    counts = json_array();
-    for (size_t i = 0; i < job->looks; i++) {
-        uint64_t from_ns = i ? job->look[i - 1].at_ns : job->arrival_ns;
-        uint64_t at = (uint64_t)(since(from_ns, job->arrival_ns) / every_s);
-
-        for (; bin < at; bin++, count = 0)
-            json_array_append_new(counts, json_integer((json_int_t)count));
-        count += job->look[i].requests - before;
-        before = job->look[i].requests;
-    }
-    json_array_append_new(counts, json_integer((json_int_t)count));
-    json_object_set_new(view, "requests",
-                        json_pack("{s:o,s:f}", "counts", counts, "every", every_s));
-    json_object_set_new(view, "demand",
-                        rounded((double)last->cpu_ns / NS / (double)last->requests, 1e6));
-}
-
 static json_t *view_observed(const struct recording_job *job, const struct analysis *a,
                              uint64_t zero_ns)
 {
@@ -562,7 +532,6 @@ static json_t *view_observed(const struct recording_job *job, const struct analy
                              (json_int_t)last->done, "rates", view_rates(a), "threads",
                              view_changes(job, zero_ns), "cut", json_boolean(job->cut));
 
-    put_requests(view, job);
     return view;
 }
 

@@ -32,9 +32,8 @@ struct recording_look {
     uint64_t at_ns;
     uint64_t done; /* units of work */
     uint64_t cpu_ns;
-    uint64_t wait_ns;  /* runnable, while others used the CPUs */
-    uint64_t requests; /* that were answered */
-    uint32_t threads;  /* active; 0: it has no pool yet */
+    uint64_t wait_ns; /* runnable, while others used the CPUs */
+    uint32_t threads; /* active; 0: it has no pool yet */
 };
 
 struct recording_job {

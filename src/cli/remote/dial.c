@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/remote/dial.h"
+
+#include "base/cleanup.h"
+#include "base/visible.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WORDS_MAX     32
+#define END_WAIT_MS   2000 /* for the child to end by itself after it closed the connection */
+#define END_STEP_US   5000
+#define SAID_MAX      4096
+#define SSH_FAILED    255 /* ssh's own status */
+#define NO_PROGRAM    127
+#define CONNECT_LIMIT "ConnectTimeout=10"
+
+extern char **environ;
+
+struct words {
+    const char *word[WORDS_MAX];
+    size_t n;
+};
+
+static void add(struct words *w, const char *word)
+{
+    w->word[w->n++] = word;
+}
+
+static void option(struct words *w, const char *value)
+{
+    add(w, "-o");
+    add(w, value);
+}
+
+/* Nothing of this machine goes along: no agent of keys, no display, no forwarded port. */
+static void ssh_words(const struct address *a, bool alone, const char *command, struct words *w)
+{
+    add(w, "ssh");
+    add(w, "-T");
+    add(w, "-a");
+    add(w, "-x");
+    option(w, CONNECT_LIMIT);
+    option(w, "ClearAllForwardings=yes");
+    option(w, "ServerAliveInterval=15");
+    if (alone)
+        option(w, "BatchMode=yes");
+    if (*a->port) {
+        add(w, "-p");
+        add(w, a->port);
+    }
+    if (*a->user) {
+        add(w, "-l");
+        add(w, a->user);
+    }
+    add(w, a->host);
+    add(w, command);
+}
+
+static int start(const struct words *w, int end, int said, pid_t *ret)
+{
+    posix_spawn_file_actions_t actions;
+    int r = posix_spawn_file_actions_init(&actions);
+
+    if (r != 0)
+        return -r;
+    r = posix_spawn_file_actions_adddup2(&actions, end, STDIN_FILENO);
+    if (r == 0)
+        r = posix_spawn_file_actions_adddup2(&actions, end, STDOUT_FILENO);
+    if (r == 0)
+        r = posix_spawn_file_actions_adddup2(&actions, said, STDERR_FILENO);
+    if (r == 0)
+        r = posix_spawnp(ret, w->word[0], &actions, NULL, (char *const *)w->word, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return -r;
+}
+
+int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err)
+{
+    char command[sizeof(a->program) + 8];
+    struct words w = {0};
+    struct dial d = DIAL_NONE;
+    int end[2], r;
+
+    snprintf(command, sizeof(command), "%s dial", *a->program ? a->program : "tide");
+    ssh_words(a, alone, command, &w);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end) < 0)
+        return error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
+    d.fd = end[0];
+    d.said = memfd_create("tide-dial", MFD_CLOEXEC);
+    r = d.said < 0 || fcntl(d.fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+    if (r == 0)
+        r = start(&w, end[1], d.said, &d.pid);
+    close(end[1]);
+    if (r < 0) {
+        dial_close(&d);
+        return error_set(err, r, "cannot start %s: %s", w.word[0], strerror(-r));
+    }
+    *ret = d;
+    return 0;
+}
+
+void dial_close(struct dial *d)
+{
+    d->fd = close_fd(d->fd);
+    if (d->pid > 0) {
+        kill(d->pid, SIGTERM);
+        while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    d->pid = 0;
+    d->said = close_fd(d->said);
+}
+
+/* ---- failures ---- */
+
+/*
+ * The child's words, made fit for a terminal; "" if it said nothing. The last line counts, as ssh
+ * says at its end why it failed. A message of `tide dial` there has two or three lines, of which
+ * the first says what is wrong.
+ */
+static void what_it_said(int fd, char *ret, size_t size)
+{
+    static const char mark[] = "tide: dial: ";
+    char text[SAID_MAX + 1], *line, *end;
+    off_t len = lseek(fd, 0, SEEK_END);
+    ssize_t n = pread(fd, text, SAID_MAX, len > SAID_MAX ? len - SAID_MAX : 0);
+
+    while (n > 0 && strchr("\r\n ", text[n - 1]))
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    line = strstr(text, mark);
+    if (line)
+        line += strlen(mark);
+    else
+        line = (end = strrchr(text, '\n')) ? end + 1 : text;
+    len = (off_t)strcspn(line, "\r\n");
+    if ((size_t)len >= size)
+        len = (off_t)size - 1;
+    memcpy(ret, line, (size_t)len);
+    ret[len] = '\0';
+    visible(ret);
+}
+
+/* Waits for its end for a moment. Returns its exit status, or -1: it goes on, or a signal did it.
+ */
+static int status_of(struct dial *d)
+{
+    int status;
+
+    for (int waited = 0; waited < END_WAIT_MS * 1000; waited += END_STEP_US) {
+        pid_t pid = waitpid(d->pid, &status, WNOHANG);
+
+        if (pid == d->pid) {
+            d->pid = 0;
+            return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        }
+        if (pid < 0 && errno != EINTR)
+            return -1;
+        usleep(END_STEP_US);
+    }
+    return -1;
+}
+
+static int explain(const struct address *a, int status, const char *said, int r, struct error *err)
+{
+    if (status == NO_PROGRAM)
+        return error_set(err, -EHOSTUNREACH,
+                         "%.100s has no program '%s' for this user: name it, as in "
+                         "ssh://%.60s/usr/local/bin/tide",
+                         a->host, *a->program ? a->program : "tide", a->host);
+    if (status == SSH_FAILED && *said)
+        return error_set(err, -EHOSTUNREACH, "ssh does not reach %.80s: %s", a->host, said);
+    if (*said)
+        return error_set(err, -EHOSTUNREACH, "%.80s: %s", a->host, said);
+    if (r == -EBADMSG && status <= 0)
+        return error_set(err, -EHOSTUNREACH,
+                         "%.100s sent something that is no answer of a daemon: does a start file "
+                         "of the shell there print something?",
+                         a->host);
+    return error_set(err, -EHOSTUNREACH, "%.100s: the connection broke: %s", a->host,
+                     status > 0 ? "the other end failed without a word" : strerror(-r));
+}
+
+int dial_failed(struct dial *d, const struct address *a, int r, unsigned timeout_ms,
+                struct error *err)
+{
+    char said[160] = "";
+    int status = -1;
+
+    if (r == -ETIMEDOUT) {
+        what_it_said(d->said, said, sizeof(said));
+        dial_close(d);
+        return error_set(err, r, "%.100s did not answer within %.3g s%s%s", a->host,
+                         timeout_ms / 1000.0, *said ? ": " : "", said);
+    }
+    if (r == -EMSGSIZE || r == -EINVAL || r == -ENOMEM) {
+        dial_close(d);
+        return error_set(err, r, "%.100s: %s", a->host, strerror(-r));
+    }
+    if (d->pid > 0)
+        status = status_of(d);
+    what_it_said(d->said, said, sizeof(said));
+    dial_close(d);
+    r = explain(a, status, said, r, err);
+    return error_word(err, r, "host-unreachable");
+}

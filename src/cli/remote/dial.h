@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection to another machine's daemon: a child process, ssh, whose standard input
+ * and output are the other end of it. What the child says of a failure is kept. Any thread.
+ */
+#pragma once
+
+#include "cli/remote/address.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct dial {
+    int fd;    /* -1: none; does not block */
+    pid_t pid; /* 0: none */
+    int said;  /* file with the child's standard error; -1: none */
+};
+
+#define DIAL_NONE                                                                                  \
+    {                                                                                              \
+        .fd = -1, .said = -1                                                                       \
+    }
+
+/*
+ * Starts the child. @alone: nobody is there whom it could ask for a password, or whether a host is
+ * known. Returns 0, also when the machine cannot be reached: that shows at the first exchange.
+ */
+int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err);
+
+/* Ends the child, which takes milliseconds. The descriptor may have been taken over by then. */
+void dial_close(struct dial *d);
+
+/*
+ * Says why an exchange on it failed with @r (-errno of http_exchange()): what the child said, how
+ * it ended. Closes it. Returns -EHOSTUNREACH, -ETIMEDOUT or another -errno with *err.
+ */
+int dial_failed(struct dial *d, const struct address *a, int r, unsigned timeout_ms,
+                struct error *err);

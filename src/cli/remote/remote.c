@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/remote/remote.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEPT_NS (5 * NS_PER_S) /* tided closes a connection that is silent for ten seconds */
+
+void remote_init(struct remote *r, const struct address *a, bool alone)
+{
+    *r = (struct remote){.address = *a,
+                         .alone = alone,
+                         .connect_ms = REMOTE_CONNECT_MS + (alone ? 0 : REMOTE_PERSON_MS),
+                         .dial = DIAL_NONE,
+                         .stream = DIAL_NONE};
+}
+
+void remote_done(struct remote *r)
+{
+    dial_close(&r->dial);
+    dial_close(&r->stream);
+}
+
+/* The other end has closed it, or is about to; or bytes came that nobody asked for. */
+static bool is_stale(const struct remote *r)
+{
+    struct pollfd p = {.fd = r->dial.fd, .events = POLLIN};
+
+    return clock_now_ns() - r->used_ns > KEPT_NS || poll(&p, 1, 0) != 0;
+}
+
+/* Returns 1: the connection is new, 0: it is the kept one, or -errno. */
+static int reach(struct remote *r, struct error *err)
+{
+    if (r->dial.fd >= 0 && !is_stale(r))
+        return 0;
+    dial_close(&r->dial);
+    /* Another code could say that no daemon runs on this machine. */
+    return dial_open(&r->address, r->alone, &r->dial, err) < 0 ? -EHOSTUNREACH : 1;
+}
+
+int remote_request(struct remote *r, const char *method, const char *path, const char *body,
+                   unsigned timeout_ms, int *ret_status, char **ret_body, struct error *err)
+{
+    struct http_response answer;
+    unsigned limit_ms;
+    int fresh, e;
+
+    for (;;) {
+        fresh = reach(r, err);
+        if (fresh < 0)
+            return fresh;
+        limit_ms = fresh ? timeout_ms + r->connect_ms : timeout_ms;
+        e = http_exchange(r->dial.fd, method, path, "", body, limit_ms, &answer);
+        /* A kept connection may end just now. What changes nothing is asked again. */
+        if (e != -ENODATA || fresh || strcmp(method, "GET") != 0)
+            break;
+        dial_close(&r->dial);
+    }
+    if (e < 0)
+        return dial_failed(&r->dial, &r->address, e, limit_ms, err);
+    r->used_ns = clock_now_ns();
+    if (answer.closes)
+        dial_close(&r->dial);
+    *ret_status = answer.status;
+    *ret_body = answer.body;
+    return 0;
+}
+
+/* A stream has a connection of its own, until its end. */
+int remote_stream(struct remote *r, const char *path, const char *last, unsigned timeout_ms,
+                  struct http_stream *ret, int *ret_status, char **ret_body, struct error *err)
+{
+    unsigned limit_ms = timeout_ms + r->connect_ms;
+    int e;
+
+    dial_close(&r->dial);
+    if (dial_open(&r->address, r->alone, &r->dial, err) < 0)
+        return -EHOSTUNREACH;
+    e = http_stream_over(r->dial.fd, path, last, "", limit_ms, ret, ret_status, ret_body);
+    r->dial.fd = -1; /* it is the stream's, or closed */
+    if (e < 0)
+        return dial_failed(&r->dial, &r->address, e, limit_ms, err);
+    dial_close(&r->stream);
+    r->stream = r->dial;
+    r->dial = (struct dial)DIAL_NONE;
+    return 0;
+}
