@@ -405,6 +405,16 @@ def test_requests_come_from_lists_files_and_counts(tide, scenario, tmp_path):
     assert [run["requests"] for run in runs] == [12, 12] and runs[0] != runs[1]
 
 
+def test_the_example_shows_what_the_document_says(tide):
+    """docs/promises.md: the promise is kept beside more work than any static split that keeps it leaves."""
+    result = sim_json(tide, ROOT / "examples/scenarios/server-beside-batch.json", "--seeds", 2)
+    rows = {p["policy"]: {name: p["metrics"][name]["mean"] for name in ("promise_kept", "makespan")} for p in result["policies"]}
+    assert rows["equal+idle"]["promise_kept"] > 99 and rows["equal"]["promise_kept"] > 99 > rows["equal+split=4"]["promise_kept"]
+    fastest = min(row["makespan"] for policy, row in rows.items() if "split" in policy and row["promise_kept"] >= 99)
+    assert rows["equal"]["makespan"] < 0.9 * fastest and rows["equal+idle"]["makespan"] < 0.75 * fastest
+    assert rows["none"]["promise_kept"] < 95
+
+
 SERVER = {"demand": "1ms", "speedup": 1, "requests": {"at": [0]}}
 
 
