@@ -112,9 +112,9 @@ def of_history(tided, box):
 
 
 def told_of(name):
-    """Returns which of `tide history` and `tide events` say that memory ran out."""
-    words = {"history": ["history", name], "events": ["events", "--type", "job-ended", name]}
-    said = {kind: subprocess.run([TIDE, *command], capture_output=True, text=True, check=True).stdout
+    """Returns which of `tide history` and `tide events` say that memory ran out, once both tell of the end."""
+    words = {"events": ["events", "--type", "job-ended", name], "history": ["history", name]}
+    said = {kind: eventually(lambda: subprocess.run([TIDE, *command], capture_output=True, text=True, check=True).stdout)
             for kind, command in words.items()}
     return {kind for kind, text in said.items() if "; a process was killed: out of memory" in text}
 
@@ -136,12 +136,15 @@ def test_a_job_goes_on_when_a_process_of_its_is_killed_for_memory(tided, boxes):
 
 
 def test_a_container_that_is_killed_for_memory_is_told_as_such(tided, boxes):
-    """Its first process: the job ends with it, before its engine has said why. Twice, as who
-    is first is a matter of chance."""
-    for n in range(2):
+    """Its first process: the job ends with it, before its engine has said why. systemd removes the group at once: now and
+    then (seen: one of 40) before the runtime and tided have read why, and nobody knows any more. So one of two has to be told."""
+    def told(n):
         box = boxes(f"first{n}", command=["/bin/sh", "-c", f"read go </box/in; exec {GROW}"], **MEMORY)
         joined(tided, box)
         box.tell("go")
         eventually(lambda: job_of(tided, box) is None)
         eventually(lambda: of_history(tided, box)["exit"] == 137)
-        eventually(lambda: told_of(box.name) == {"history", "events"})
+        return told_of(box.name)
+    both = {"history", "events"}
+    first = told(0)
+    assert first in (both, set()) and both in (first, told(1))
