@@ -64,6 +64,15 @@ assert queue.preparing() == {0}
 once.set()
 until(lambda dead: not queue.preparing(), "prepared")
 """,
+    "a worker is joining until it can be asked whether it prepares": """
+from threadtide.tensorflow import cluster as real
+made, seen = real.Cluster(lambda: None), []
+joins = real.Node(types.SimpleNamespace(role="worker", index=4))
+made.nodes[joins.key] = joins
+made.on_worker = lambda node: seen.append(made.report()[0]["state"])
+made._serve([joins])
+assert [*seen, made.report()[0]["state"]] == ["joining", "in"]
+""",
     "what is made again counts once, also when the first answer comes after all": """
 first = feed()
 calls = []

@@ -41,6 +41,7 @@ class Node:
         self.leaving = False  # the members, or a SIGTERM to the node, ask it to leave
         self.empty = False  # nothing of the training is on it any more
         self.threads = 0  # active ones, as the node said last
+        self.fed = member.role != "worker"  # whether what it prepares can be asked for
         self.asked = 0  # threads that the node was told to have; 0: nothing was said
         self.not_before = 0.0  # of the next attempt to join
 
@@ -88,7 +89,8 @@ class Cluster:
 
     def report(self):
         with self.lock:
-            return [{"role": n.role, "index": n.index, "state": n.state, "threads": n.threads}
+            return [{"role": n.role, "index": n.index, "threads": n.threads,
+                     "state": n.state if n.fed or n.state != "in" else "joining"}
                     for n in sorted(self.nodes.values(), key=lambda n: n.key)]
 
     # The members that are wanted.
@@ -329,6 +331,7 @@ class Cluster:
             log(f"{node} joins")
             if node.role == "worker":
                 self.on_worker(node)
+                node.fed = True
         self._changed()
 
     def close(self, release):
