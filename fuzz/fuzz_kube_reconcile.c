@@ -105,7 +105,7 @@ static json_t *written(const struct kube_action *a)
         return kube_pod_json(&settings, a->etj, &a->create);
     case KUBE_RESIZE_POD:
         CHECK(a->resize.mcpu > 0);
-        return kube_resize_json(a->pod, a->resize.mcpu);
+        return kube_resize_json(a->pod, a->resize.mcpu, a->resize.limit_mcpu);
     case KUBE_SET_MEMBERS:
         return kube_members_json(a->members);
     case KUBE_EVENT:

@@ -60,6 +60,8 @@ def test_defaults_are_filled_in(crd, etjs):
     ({"workers": {"replicas": -1}}, "non-negative"),
     ({"workers": {"max": 100000}}, "spec.workers.max"),
     ({"workers": {"cpu": {"min": "2", "max": 1}}}, "min must not be above max"),
+    ({"workers": {"cpu": {"min": "1", "start": "2"}}}, "min and max are given together"),
+    ({"workers": {"cpu": {"start": "many"}}}, "spec.workers.cpu.start"),
     ({"workers": {"resources": {"requests": {"cpu": "much"}}}}, "spec.workers.resources.requests"),
     ({"ps": {"min": 3, "max": 2}}, "min must not be above max"),
     ({"env": [{"name": "TIDE_ROLE", "value": "x"}]}, "are the controller's"),

@@ -56,19 +56,32 @@ def compare(job, calm):
         assert set(said) == set(there[epoch]), f"epoch {epoch}"
 
 
+def started_larger(job, name):
+    """The worker began with more cores, and has its usual ones, in its control group, too; its class stays."""
+    def is_usual():
+        pod, run = job.here("worker")[name], job.stage.runner_of(job.pods.get(name)).run_of(name)
+        return pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] == "250m" == run.resources["limits"]["cpu"]
+    job.until(is_usual)
+    pod = job.here("worker")[name]
+    assert pod["metadata"]["annotations"]["threadtide.io/start-cpu"] == "1"
+    assert pod["status"]["qosClass"] == "Burstable"
+
+
 def test_a_training_grows_gives_back_and_has_the_static_ones_result(plane, stage, namespace, calm, train):
     pods = Pods(plane, namespace)
     pods.make("other", "sleep", "1000", cpu="300m", container={"image": IMAGE}, **at("own"))
     pods.until("other", "Running")
-    job = train("grows", "own", count=(1, 2))
+    job = train("grows", "own", count=(1, 2), workers={"cpu": {"start": "1"}})
     job.may_go(MOST - 1)
     job.until_workers(1)
     job.until_epoch(1)
+    started_larger(job, "grows-worker-0")
     chief = job.chief()
     assert re.search(r"grows +Running +sync +1/1 \(1-1\) +1/1 \(1-2\)", kubectl(plane, namespace, "status")[1])
     assert "grows-worker-0" in kubectl(plane, namespace, "explain", "grows")[1]
     pods.delete("other")
     job.until_workers(2)
+    started_larger(job, "grows-worker-1")
     pods.make("guest", "sleep", "1000", cpu="300m", container={"image": IMAGE}, **at("own"))
     pods.until("guest", "Running")
     job.until_workers(1)

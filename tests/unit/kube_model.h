@@ -255,7 +255,7 @@ static inline void model_apply(struct model *m, const struct kube_action *action
         json_decref(patch);
         break;
     case KUBE_RESIZE_POD:
-        patch = kube_resize_json(action->pod, action->resize.mcpu);
+        patch = kube_resize_json(action->pod, action->resize.mcpu, action->resize.limit_mcpu);
         if ((pod = model_pod_of(m, action)))
             json_object_update_recursive(
                 json_array_get(json_object_get(json_object_get(pod, "spec"), "containers"), 0),
@@ -420,10 +420,10 @@ static inline void model_resize(struct model *m, json_t *pod)
         return;
     json_object_set_new(status, "conditions",
                         json_pack("[{s:s, s:s}]", "type", "Ready", "status", "True"));
-    json_object_set_new(status, "containerStatuses",
-                        json_pack("[{s:s, s:{s:o}}]", "name",
-                                  json_string_value(json_object_get(container, "name")),
-                                  "resources", "requests", json_deep_copy(wanted)));
+    json_object_set_new(
+        status, "containerStatuses",
+        json_pack("[{s:s, s:o}]", "name", json_string_value(json_object_get(container, "name")),
+                  "resources", json_deep_copy(json_object_get(container, "resources"))));
 }
 
 static inline void model_start_pod(struct model *m, json_t *pod)

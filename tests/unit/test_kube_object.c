@@ -446,14 +446,14 @@ static void the_users_python_path_comes_behind_ours_wherever_it_is_from(void **s
 static void a_resize_keeps_the_class_of_the_pod(void **state)
 {
     struct kube_pod pod = {.mcpu = 1000, .limit_mcpu = 2000};
-    json_t *json = kube_resize_json(&pod, 1500);
+    json_t *json = kube_resize_json(&pod, 1500, 0);
     const json_t *resources = json_object_get(container_of(json, 0), "resources");
 
     assert_string_equal(model_text(resources, "requests", "cpu"), "1500m");
     assert_string_equal(model_text(resources, "limits", "cpu"), "3");
     json_decref(json);
     pod.limit_mcpu = 0;
-    json = kube_resize_json(&pod, 1500);
+    json = kube_resize_json(&pod, 1500, 0);
     resources = json_object_get(container_of(json, 0), "resources");
     assert_null(json_object_get(resources, "limits"));
     json_decref(json);

@@ -49,6 +49,8 @@ bool quota_allows(const struct job *job, enum kube_role role); /* one more pod n
 /* How much more its workers may request in place, by spec.quota and the namespace's quotas. */
 int64_t quota_more_mcpu(const struct job *job);
 void quota_take_mcpu(struct job *job, int64_t mcpu);
+/* Takes so much of the quotas' limits.cpu alone; false: there is not so much. */
+bool quota_take_limit(struct job *job, int64_t mcpu);
 
 /* disruption_budget.c: PodDisruptionBudgets */
 void budget_build(struct core *c);

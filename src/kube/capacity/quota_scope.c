@@ -82,6 +82,16 @@ int64_t quota_more_mcpu(const struct job *job)
     return larger(more, 0);
 }
 
+bool quota_take_limit(struct job *job, int64_t mcpu)
+{
+    if (!job->quota_scope)
+        return true;
+    if (job->quota_scope->limit_left.mcpu < mcpu)
+        return false;
+    job->quota_scope->limit_left.mcpu -= mcpu;
+    return true;
+}
+
 void quota_take_mcpu(struct job *job, int64_t mcpu)
 {
     const struct kube_task *task = job_task(job, KUBE_WORKER);

@@ -206,6 +206,7 @@ static void run(struct core *c, struct job *job)
     if (job->runs) {
         keep_chief(c, job);
         scale_nodes(c, job);
+        start_end(c, job);
         resize_nodes(c, job);
     } else {
         begin(c, job);

@@ -50,7 +50,8 @@ void members_tell(struct core *c, struct job *job)
             at[members->count++] = (struct kube_member){
                 .host = replica->pod->ip,
                 .index = replica->index,
-                .threads = replica->told_threads,
+                .threads =
+                    replica->told_threads ? replica->told_threads : start_threads(job, replica),
                 .role = replica->role,
                 .leave = drains || replica->drops || replica->state == POD_LEAVING,
             };

@@ -48,5 +48,18 @@ void scale_delete(struct core *c, struct job *job, struct replica *replica);
 /* Deletes pods that have left, have ended or are lost; all but the chief's if @everything. */
 void scale_clean(struct core *c, struct job *job, bool everything);
 
+/* start.c: more cores for the start of a worker */
+/* The limit of a new worker on @node until it is in the training; 0: the usual one. */
+int64_t start_limit(struct core *c, struct job *job, uint32_t node);
+bool start_lasts(const struct job *job, const struct replica *replica);
+/* The usual limit of a worker that requests @mcpu. */
+int64_t start_limit_after(const struct job *job, int64_t mcpu);
+void start_end(struct core *c, struct job *job); /* gives back what is no longer needed */
+/* The threads of a worker that began with such a limit, which it must not follow; 0: another one.
+ */
+uint32_t start_threads(const struct job *job, const struct replica *replica);
+
 /* resize.c */
+/* Returns whether a request is sent. */
+bool resize(struct core *c, struct job *job, struct replica *replica, int64_t mcpu);
 void resize_nodes(struct core *c, struct job *job);

@@ -35,11 +35,13 @@ static bool is_tried(const struct trial *t)
 /* ---- samples --------------------------------------------------------------------------------- */
 
 /* While a pod is resized, its status may show the old size: a new rate would count for that one. */
-static bool is_being_resized(const struct replica *replica)
+static bool is_being_resized(const struct job *job, const struct replica *replica)
 {
     const struct kube_pod *pod = replica->pod;
 
-    return pod && pod->actual_mcpu && pod->actual_mcpu != pod->mcpu;
+    return pod &&
+           ((pod->actual_mcpu && pod->actual_mcpu != pod->mcpu) || start_lasts(job, replica) ||
+            (pod->start_mcpu && pod->actual_limit_mcpu > pod->limit_mcpu));
 }
 
 /* Whether all of its replicas are in the training at their size; counts them. */
@@ -54,7 +56,7 @@ static bool settled(const struct job *job, uint32_t *ret_worker, uint32_t *ret_p
         if (replica->role == KUBE_CHIEF)
             continue;
         if (replica->reported == KUBE_NODE_JOINING || replica->reported == KUBE_NODE_DRAINING ||
-            is_being_resized(replica))
+            is_being_resized(job, replica))
             return false;
         if (replica->reported != KUBE_NODE_IN)
             continue;

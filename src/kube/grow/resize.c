@@ -16,15 +16,19 @@ static uint32_t threads_of(int64_t mcpu)
     return (uint32_t)larger(mcpu / 1000, 1);
 }
 
-static bool resize(struct core *c, struct job *job, struct replica *replica, int64_t mcpu)
+bool resize(struct core *c, struct job *job, struct replica *replica, int64_t mcpu)
 {
+    struct kube_action *action;
+
     if (replica->acted_ns && replica->sized_mcpu == mcpu &&
         !core_again(c, job, replica->acted_ns, "workers' size"))
         return false;
     if (!core_once(c, replica))
         return false;
     replica->sized_mcpu = mcpu;
-    core_act(c, job, KUBE_RESIZE_POD, replica)->resize.mcpu = mcpu;
+    action = core_act(c, job, KUBE_RESIZE_POD, replica);
+    action->resize.mcpu = mcpu;
+    action->resize.limit_mcpu = start_lasts(job, replica) ? start_limit_after(job, mcpu) : 0;
     return true;
 }
 
@@ -69,7 +73,8 @@ static void resize_worker(struct core *c, struct job *job, struct replica *repli
     if (larger(target - pod->mcpu, pod->mcpu - target) * 20 < pod->mcpu)
         return;
     if (target > pod->mcpu) {
-        if (c->now_ns < job->record->growth.no_resize_ns || c->others_wait)
+        if (c->now_ns < job->record->growth.no_resize_ns || c->others_wait ||
+            start_lasts(job, replica))
             return;
         free->mcpu -= target - pod->mcpu;
         quota_take_mcpu(job, target - pod->mcpu);

@@ -17,8 +17,10 @@ void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t
     replica->mcpu = job_task(job, role)->mcpu;
     replica->acted_ns = c->now_ns;
     job->have[role]++;
-    if (role == KUBE_WORKER)
+    if (role == KUBE_WORKER) {
         job->held_mcpu += job_task(job, role)->request.mcpu;
+        action->create.start_mcpu = start_limit(c, job, node);
+    }
     action->create.demand = &job->demand[role];
     action->create.role = role;
     action->create.index = index;

@@ -305,6 +305,17 @@ static void read_workers(struct reader *r, const json_t *spec, struct kube_etj *
         read_fault(r, "min",
                    "has to be at least %dm, and the worker's requests.cpu between min and max",
                    WORKER_MCPU_MIN);
+    etj->worker_start_mcpu = read_quantity(r, cpu, "start", true, 0);
+    if (etj->worker_start_mcpu && !task->limit_mcpu)
+        read_fault(r, "start",
+                   "needs the worker's limits.cpu: without a limit it starts with all there is");
+    else if (etj->worker_start_mcpu &&
+             (etj->worker_start_mcpu <= task->limit_mcpu || etj->worker_start_mcpu > KUBE_MCPU_MAX))
+        read_fault(
+            r, "start",
+            "has to be above the worker's limits.cpu, which are %lldm: it is the limit until "
+            "the worker is in the training",
+            (long long)task->limit_mcpu);
 }
 
 static void read_policy(struct reader *r, const json_t *spec, struct kube_etj *etj)

@@ -168,7 +168,7 @@ static void read_container_status(struct reader *r, const json_t *status, struct
 {
     const json_t *state = read_object(r, status, "state");
     const json_t *ended = read_object(r, state, "terminated");
-    struct kube_amount actual, allocated;
+    struct kube_amount actual, allocated, limit;
 
     read_trouble(r, state, pod);
     if (ended) {
@@ -180,8 +180,11 @@ static void read_container_status(struct reader *r, const json_t *status, struct
     }
     read_resources(r, read_object(r, status, "resources"), "requests", &actual);
     read_resources(r, status, "allocatedResources", &allocated);
-    if (is_string(r, status, "name", KUBE_CONTAINER) && actual.mcpu > 0)
+    read_resources(r, read_object(r, status, "resources"), "limits", &limit);
+    if (is_string(r, status, "name", KUBE_CONTAINER) && actual.mcpu > 0) {
         pod->actual_mcpu = actual.mcpu;
+        pod->actual_limit_mcpu = limit.mcpu > 0 ? limit.mcpu : 0;
+    }
     given->mcpu += actual.mcpu > allocated.mcpu ? actual.mcpu : allocated.mcpu;
     given->bytes += actual.bytes > allocated.bytes ? actual.bytes : allocated.bytes;
 }
@@ -257,6 +260,8 @@ static void read_membership(struct reader *r, const json_t *meta, struct kube_po
     pod->index = (uint32_t)number;
     read_labels(r, meta, "labels", &pod->labels);
     pod->leave = read_text(r, read_object(r, meta, "annotations"), KUBE_ANNOTATION_LEAVE);
+    pod->start_mcpu =
+        read_quantity(r, read_object(r, meta, "annotations"), KUBE_ANNOTATION_START, true, 0);
 }
 
 static void read_pod_spec(struct reader *r, const json_t *spec, struct kube_pod *pod)

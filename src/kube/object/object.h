@@ -41,6 +41,9 @@
 #define KUBE_LABEL_INDEX      KUBE_GROUP "/index"
 #define KUBE_ANNOTATION_LEAVE KUBE_GROUP "/leave"
 
+/* The CPU limit that a worker's pod was made with, until the worker is in the training. */
+#define KUBE_ANNOTATION_START KUBE_GROUP "/start-cpu"
+
 #define KUBE_CONTAINER    "tide" /* a pod's container that trains; the others are the user's */
 #define KUBE_PORT         2222
 #define KUBE_CONTROL_PORT 2223
@@ -202,6 +205,8 @@ struct kube_pod {
     int64_t mcpu;               /* request of the container KUBE_CONTAINER */
     int64_t limit_mcpu;         /* its limit; 0: none */
     int64_t actual_mcpu;        /* what the node gives it now; 0: not known */
+    int64_t actual_limit_mcpu;  /* the same of its limit */
+    int64_t start_mcpu;         /* KUBE_ANNOTATION_START; 0: none */
     int64_t started_ns;         /* of the pod on its node, since 1970; 0: not yet */
     int64_t finished_ns;        /* when the last of its containers ended; 0: not */
     uint32_t index;             /* of a training's pod */
@@ -328,9 +333,10 @@ struct kube_etj {
     json_t *args;
     json_t *env; /* array, as in a container */
     struct kube_task task[KUBE_ROLE_MAX];
-    int64_t worker_mcpu_min;  /* least size of a worker by resizes in place … */
-    int64_t worker_mcpu_max;  /* … and largest; both task[KUBE_WORKER].mcpu: no resizes */
-    struct kube_amount quota; /* limit of all its pods' requests together; 0: no limit */
+    int64_t worker_mcpu_min;   /* least size of a worker by resizes in place … */
+    int64_t worker_mcpu_max;   /* … and largest; both task[KUBE_WORKER].mcpu: no resizes */
+    int64_t worker_start_mcpu; /* limit of a worker until it is in the training; 0: as always */
+    struct kube_amount quota;  /* limit of all its pods' requests together; 0: no limit */
     int64_t checkpoint_interval_s;
     char *checkpoint_path; /* "": none */
     int32_t replicas;      /* workers, pinned by a person; 0: the policy decides */

@@ -104,7 +104,8 @@ static void of_pod(struct step *s, const struct kube_action *action)
         s->body = of_uid(kube_leave_json(action->note.text), pod->meta.uid);
     } else if (action->kind == KUBE_RESIZE_POD) {
         core_path(s->path, space, "pods", name, "/resize");
-        s->body = of_uid(kube_resize_json(pod, action->resize.mcpu), pod->meta.uid);
+        s->body = of_uid(kube_resize_json(pod, action->resize.mcpu, action->resize.limit_mcpu),
+                         pod->meta.uid);
     } else {
         s->verb = CLIENT_DELETE;
         core_path(s->path, space, "pods", name, "");

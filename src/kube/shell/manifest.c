@@ -223,6 +223,33 @@ static int put_resources(const struct kube_etj *etj, const struct kube_new_pod *
     return e;
 }
 
+/*
+ * A limit for the start alone; the request stays, so nobody else's room is used. A resize may not
+ * change the pod's class: the last byte of memory is not requested, so that the pod is Burstable
+ * also with the usual limit.
+ */
+static int put_start(const struct kube_etj *etj, const struct kube_new_pod *new_pod,
+                     json_t *container)
+{
+    const struct kube_task *task = &etj->task[new_pod->role];
+    json_t *resources = object_in(container, "resources");
+    json_t *requests = object_in(resources, "requests"), *limits = object_in(resources, "limits");
+    const char *memory = json_string_value(json_object_get(limits, "memory"));
+    const json_t *asked = json_object_get(requests, "memory");
+    char text[KUBE_QUANTITY_MAX];
+    int64_t bytes;
+    int e;
+
+    kube_milli_text(new_pod->start_mcpu, text);
+    e = json_object_set_new(limits, "cpu", json_string(text));
+    kube_milli_text(new_pod->mcpu ? new_pod->mcpu : task->mcpu, text);
+    e |= put_default(requests, "cpu", json_string(text));
+    if (!memory || (asked && !json_equal(asked, json_object_get(limits, "memory"))) ||
+        kube_quantity_whole(memory, &bytes) || bytes < 2)
+        return e;
+    return e | json_object_set_new(requests, "memory", json_sprintf("%" PRId64, bytes - 1));
+}
+
 static int put_command(const struct kube_pod_settings *settings, const struct kube_etj *etj,
                        enum kube_role role, json_t *container)
 {
@@ -318,6 +345,8 @@ static int fill_container(const struct kube_pod_settings *settings, const struct
                                "drop", "ALL"));
     if (settings->node_image)
         e |= put_files(settings, spec, container);
+    if (new_pod->start_mcpu) /* last: what copies files needs no more than ever */
+        e |= put_start(etj, new_pod, container);
     if (new_pod->role == KUBE_CHIEF)
         return e | put_secrets(etj, spec, container);
     e |= put_ports(container);
@@ -452,6 +481,13 @@ static json_t *metadata_of(const struct kube_etj *etj, const json_t *template,
     if (json_is_object(json_object_get(user, "annotations")))
         e |= json_object_set_new(meta, "annotations",
                                  json_deep_copy(json_object_get(user, "annotations")));
+    if (new_pod->start_mcpu) {
+        char text[KUBE_QUANTITY_MAX];
+
+        kube_milli_text(new_pod->start_mcpu, text);
+        e |= json_object_set_new(object_in(meta, "annotations"), KUBE_ANNOTATION_START,
+                                 json_string(text));
+    }
     if (json_is_object(json_object_get(user, "labels")))
         e |= json_object_set_new(meta, "labels", json_deep_copy(json_object_get(user, "labels")));
     e |= json_object_update(object_in(meta, "labels"), ours);
@@ -527,11 +563,12 @@ json_t *kube_leave_json(const char *why)
     return json_pack("{s:{s:{s:s}}}", "metadata", "annotations", KUBE_ANNOTATION_LEAVE, why);
 }
 
-json_t *kube_resize_json(const struct kube_pod *pod, int64_t mcpu)
+json_t *kube_resize_json(const struct kube_pod *pod, int64_t mcpu, int64_t limit_mcpu)
 {
     json_t *resources = json_object();
+    int64_t before = limit_mcpu ? mcpu : pod->mcpu;
 
-    if (put_cpu(resources, mcpu, pod->mcpu, pod->limit_mcpu)) {
+    if (put_cpu(resources, mcpu, before, limit_mcpu ? limit_mcpu : pod->limit_mcpu)) {
         json_decref(resources);
         return NULL;
     }

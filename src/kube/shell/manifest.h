@@ -41,7 +41,7 @@ json_t *kube_let_go_json(const struct kube_etj *etj);
 
 /* Strategic merge patches of a pod, and of its subresource `resize`. */
 json_t *kube_leave_json(const char *why);
-json_t *kube_resize_json(const struct kube_pod *pod, int64_t mcpu);
+json_t *kube_resize_json(const struct kube_pod *pod, int64_t mcpu, int64_t limit_mcpu);
 
 /* An events.k8s.io/v1 Event about the training; @name is unique. */
 json_t *kube_event_json(const struct kube_action *action, const char *name, const char *controller,

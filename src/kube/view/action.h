@@ -62,7 +62,8 @@ struct kube_demand {
 /* A pod to create from a training's template. */
 struct kube_new_pod {
     const struct kube_demand *demand; /* NULL: none */
-    int64_t mcpu; /* of KUBE_CONTAINER in a worker: request and limit; 0: as the spec says */
+    int64_t mcpu;       /* of KUBE_CONTAINER in a worker: request and limit; 0: as the spec says */
+    int64_t start_mcpu; /* its limit until it is in the training; 0: none of its own */
     uint32_t index;
     enum kube_role role;
 };
@@ -75,6 +76,7 @@ struct kube_action {
         struct kube_new_pod create;
         struct {
             int64_t mcpu;
+            int64_t limit_mcpu; /* 0: in the pod's present ratio to the request */
         } resize;
         struct {
             int32_t grace_s; /* -1: the pod's own; 0: its node is gone, so nothing of it runs */

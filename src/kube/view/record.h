@@ -110,6 +110,7 @@ struct growth {
     int64_t changed_ns;   /* last change */
     int64_t calm_ns;      /* nothing grows before: something has just left */
     int64_t no_resize_ns; /* no resize before: a Kubernetes node refused one */
+    int64_t no_start_ns;  /* no worker.start before: the API server refused a worker's pod */
     int32_t proven;       /* largest number of workers that has paid */
     int32_t servers;      /* how many are ordered */
     int32_t basis;        /* workers there were when the last server was added */
