@@ -9,6 +9,7 @@ $py bench/cluster_accuracy.py --case async
 $py bench/elastic_pause.py
 $py bench/cluster_quota.py
 $py bench/kube_response.py
+$py bench/worker_start.py
 $py bench/cluster_split.py
 $py bench/kube_scale.py
 $py bench/cluster_mix.py

@@ -50,7 +50,7 @@ MEASURED = {
     "cluster": CLUSTER, "kube-response": CLUSTER, "kube-scale": ("tide-kube",),
     "cluster-async": TRAINING, "cluster-sync": TRAINING, "cluster-curves": TRAINING,
     "cluster-mix-simulated": ("bench/kube_mix",), "cluster-simulated": ("bench/kube_mix",),
-    "elastic-pause": TRAINING, "tfnode-start": TRAINING,
+    "elastic-pause": TRAINING, "tfnode-start": TRAINING, "worker-start": CLUSTER,
 }
 
 
