@@ -38,7 +38,7 @@ ROOMS = {
     "agent": ("process", "gate", "control", "runtimes"),
     "daemon": ("job", "confine", "energy", "link", "plan", "peers", "containers", "record", "api"),
     "kube": ("object", "view", "capacity", "grow", "core", "api", "shell", "serve", "inject", "kubectl"),
-    "cli": ("why", "remote", "document", "docker", "doctor", "launch", "sim", "views", "fleet", "commands", "power", "dashboard", "top"),
+    "cli": ("why", "remote", "document", "docker", "doctor", "launch", "sim", "views", "commands", "power", "dashboard", "top"),
     "policy": ("core", "model", "division", "rules"),
     "power": ("measure", "model", "cap", "division", "calendar", "site", "rules"),
     "host": ("proc", "cgroup", "power", "trust", "net", "engine"),

@@ -284,3 +284,59 @@ def test_targets_of_dns_are_machines(home):
     failed(home("fleet", "-i", "dns:_none._tcp.test", program=inside), 2, "there is no such name")
     failed(home("fleet", "-i", "dns:_ends._tcp.test", program=inside), 2, "has no machine")
     failed(home("fleet", "-i", "dns:_broken._tcp.test", program=inside), 2, "is broken")
+
+
+# ---- tide submit --any ----
+
+@pytest.fixture
+def labs(home, tide, public_dir):  # noqa: F811
+    """Two machines: `busy` with a job, `idle` with a daemon and none."""
+    tide.start_pool("cnn")
+    run = public_dir / "idle"
+    daemon = subprocess.Popen([home.tide.parent / "tided", "--dir", run], env=tide.env, stderr=subprocess.DEVNULL)
+    machines = {"busy": home.machine(tide.dir), "idle": home.machine(run)}
+    home.inventory(*(f"{name} {machine.address()}" for name, machine in machines.items()))
+    eventually(lambda: home("--host", "idle", "ps").returncode == 0)
+    (home.folder / "work it's").mkdir()
+    yield machines
+    for job in json.loads(home("--host", "idle", "ps", "--json").stdout):
+        home("--host", "idle", "cancel", job["id"])
+    daemon.terminate()
+    daemon.wait(GUARD_S)
+
+
+@needs_sshd
+def test_the_machine_with_the_fewest_jobs_for_each_core_takes_a_job(home, labs):
+    work = home.folder / "work it's"
+    words = ("a b", "it's", "$HOME", "`id`", "\\", "*", "", "--any", "é\n;")
+    done = home("submit", "--any", "--name", "far", "--wait", "--output", "far.out", "--", sys.executable, "-c",
+                "import os, sys; print([sys.argv[1:], os.getcwd(), os.environ['TIDE_DIR'][-4:]]); sys.exit(3)", *words, cwd=work)
+    assert done.returncode == 3 and done.stdout == "Submitted job j1 (far), output in far.out\n", done
+    assert "tide: submit: idle takes it: 0 jobs on" in done.stderr
+    assert (work / "far.out").read_text() == f"{[list(words), str(work), 'idle']!r}\n"
+    # As long as it has two jobs and the other one, the other one takes the next.
+    for _ in range(2):
+        assert home("submit", "--any", "-q", "-o", "/dev/null", "--", "sleep", 600, cwd=work).returncode == 0
+    assert len(json.loads(home("--host", "idle", "ps", "--json").stdout)) in (1, 2)
+    assert len(json.loads(home("fleet", "ps", "--json").stdout)) == 3
+
+
+@needs_sshd
+def test_what_no_machine_can_take_is_told(home, labs):
+    many = os.cpu_count() + 1
+    failed(home("submit", "--any", "--request", many, "--", "true"), 2, f"none of the 2 machines that were reached has {many} cores", "no-machine")
+    failed(home("submit", "--any", "--inventory", "dns:x y z", "--", "true"), 2, "more than two words")
+    failed(home("submit", "--inventory", "x", "--", "true"), 2, "--inventory goes with --any alone")
+    failed(home("submit", "--any", "--hold", "--nonsense", "--", "true"), 2, "no option '--nonsense'")
+    nowhere = home.folder / "nowhere"
+    nowhere.write_text(f"off ssh://127.0.0.1:{free_port()}\n")
+    failed(home("submit", "--any", "--inventory", nowhere, "--", "true"), 5, "none of the 1 machines was reached; off: ssh does not reach")
+    # A directory that is not there, and a program that is not.
+    home.inventory(f"idle {labs['idle'].address()}")
+    gone = home.folder / "gone"
+    gone.mkdir()
+    script = home.folder / "bin/ssh"
+    script.write_text(script.read_text().replace("exec ", f'case "$*" in *"exec "*) rm -rf {gone};; esac; exec ', 1))
+    done = home("submit", "--any", "--", "true", cwd=gone)
+    assert done.returncode != 0 and "gone" in done.stderr
+    assert home("submit", "--any", "--", "/no/such", cwd=home.folder).returncode == 127

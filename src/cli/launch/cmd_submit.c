@@ -7,6 +7,7 @@
  */
 #include "cli/launch/launch.h"
 #include "cli/launch/runner.h"
+#include "cli/remote/any.h"
 
 #include "base/moment.h"
 #include "base/older.h"
@@ -22,13 +23,15 @@
 #define OUTPUT_STD "tide-%j.out" /* sbatch has slurm-%j.out */
 #define REPORT_FD  3 /* the runner's descriptor, above the three that every program has */
 
-enum { OPT_HOLD = 768, OPT_PATIENCE };
+enum { OPT_HOLD = 768, OPT_PATIENCE, OPT_ANY, OPT_INVENTORY };
 
 struct submit {
     struct launch launch;
     const char *output;
     uint64_t patience_ms;
     bool wait, quiet;
+    bool any;              /* some machine of an inventory takes it … */
+    const char *inventory; /* … of this one; NULL: the usual one */
 };
 
 /* The runner's report to the submitter. A runner that sends none has failed and printed why. */
@@ -336,14 +339,24 @@ static int parse(int argc, char **argv, struct submit *s)
         {"output", required_argument, NULL, 'o'},
         {"wait", no_argument, NULL, 'w'},
         {"quiet", no_argument, NULL, 'q'},
+        {"any", no_argument, NULL, OPT_ANY},
+        {"inventory", required_argument, NULL, OPT_INVENTORY},
         {0},
     };
     const struct command *cmd = s->launch.cmd;
     struct option options[TERMS_OPTIONS_MAX];
-    int c;
+    int c, before = 1;
 
     terms_options(cmd, own, options);
     while ((c = option_next(cmd, argc, argv, options, true)) != -1) {
+        if (c == OPT_ANY || c == OPT_INVENTORY) {
+            s->any |= c == OPT_ANY;
+            if (c == OPT_INVENTORY)
+                s->inventory = optarg;
+            for (; before < optind; before++)
+                argv[before] = NULL; /* the machine that takes the job has no use for them */
+        }
+        before = optind;
         if (launch_take(&s->launch, c) != CLI_OK)
             return CLI_USAGE;
         s->launch.held |= c == OPT_HOLD;
@@ -356,7 +369,27 @@ static int parse(int argc, char **argv, struct submit *s)
     }
     if (!*s->output)
         return cli_usage(cmd, "--output: the file's name is empty");
+    if (s->inventory && !s->any)
+        return cli_usage(cmd, "--inventory goes with --any alone");
     return launch_command(&s->launch, argc, argv);
+}
+
+/* The words of the command line but for --any and --inventory, for `tide submit` there. */
+static int submit_there(const struct submit *s, int argc, char **argv)
+{
+    _cleanup_free_ char **word = calloc((size_t)argc + 1, sizeof(*word));
+    size_t n = 0;
+
+    if (!word)
+        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "out of memory");
+    for (int i = 1; i < argc; i++)
+        if (argv[i])
+            word[n++] = argv[i];
+    return any_submit(&(struct any){.cmd = s->launch.cmd,
+                                    .inventory = s->inventory,
+                                    .request = member_long(s->launch.terms, "request"),
+                                    .quiet = s->quiet,
+                                    .word = word});
 }
 
 static int submit_run(int argc, char **argv)
@@ -366,6 +399,11 @@ static int submit_run(int argc, char **argv)
                        .patience_ms = RUNNER_PATIENCE_MS};
     int r = parse(argc, argv, &s);
 
+    if (r == CLI_OK && s.any) {
+        r = submit_there(&s, argc, argv);
+        launch_done(&s.launch);
+        return r;
+    }
     if (r == CLI_OK)
         r = launch_find(&s.launch);
     if (r == CLI_OK)
@@ -392,8 +430,13 @@ const struct command command_submit = {
             "  -w, --wait         stay until the job ends, and end with its exit status\n"
             "  -q, --quiet        print the job's id and nothing else; status 5 when there is\n"
             "                     none, since no daemon can be had and the program has begun\n"
+            "      --any          the machine of the inventory with the fewest jobs for each core\n"
+            "                     takes it, in a directory of this name there; tide-fleet(1)\n"
+            "      --inventory FILE\n"
+            "                     with --any: these machines\n"
             "\n"
             "Examples:\n"
+            "  tide submit --any --request 4 -- python train.py\n"
             "  tide submit --request 4 -- python train.py\n"
             "  tide submit --name cnn --output cnn.log -- python train.py --epochs 10\n"
             "  id=$(tide submit -q --hold -- ./night.sh) && tide release $id\n"

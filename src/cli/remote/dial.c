@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define WORDS_MAX     32
 #define END_WAIT_MS   2000 /* for the child to end by itself after it closed the connection */
 #define END_STEP_US   5000
 #define SAID_MAX      4096
@@ -25,24 +24,18 @@
 
 extern char **environ;
 
-struct words {
-    const char *word[WORDS_MAX];
-    size_t n;
-};
-
-static void add(struct words *w, const char *word)
+static void add(struct dial_words *w, const char *word)
 {
     w->word[w->n++] = word;
 }
 
-static void option(struct words *w, const char *value)
+static void option(struct dial_words *w, const char *value)
 {
     add(w, "-o");
     add(w, value);
 }
 
-/* Nothing of this machine goes along: no agent of keys, no display, no forwarded port. */
-static void ssh_words(const struct address *a, bool alone, const char *command, struct words *w)
+void dial_words(const struct address *a, bool alone, const char *command, struct dial_words *w)
 {
     add(w, "ssh");
     add(w, "-T");
@@ -65,7 +58,7 @@ static void ssh_words(const struct address *a, bool alone, const char *command, 
     add(w, command);
 }
 
-static int start(const struct words *w, int end, int said, pid_t *ret)
+static int start(const struct dial_words *w, int end, int said, pid_t *ret)
 {
     posix_spawn_file_actions_t actions;
     int r = posix_spawn_file_actions_init(&actions);
@@ -86,12 +79,12 @@ static int start(const struct words *w, int end, int said, pid_t *ret)
 int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err)
 {
     char command[sizeof(a->program) + 8];
-    struct words w = {0};
+    struct dial_words w = {0};
     struct dial d = DIAL_NONE;
     int end[2], r;
 
     snprintf(command, sizeof(command), "%s dial", *a->program ? a->program : "tide");
-    ssh_words(a, alone, command, &w);
+    dial_words(a, alone, command, &w);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end) < 0)
         return error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     d.fd = end[0];

@@ -8,6 +8,7 @@
 #include "cli/remote/address.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct dial {
@@ -20,6 +21,19 @@ struct dial {
     {                                                                                              \
         .fd = -1, .said = -1                                                                       \
     }
+
+#define DIAL_WORDS_MAX 32
+
+struct dial_words {
+    const char *word[DIAL_WORDS_MAX]; /* ended by NULL */
+    size_t n;
+};
+
+/*
+ * Adds the words of the ssh that runs @command there. Nothing of this machine goes along: no agent
+ * of keys, no display, no forwarded port. The words are borrowed.
+ */
+void dial_words(const struct address *a, bool alone, const char *command, struct dial_words *w);
 
 /*
  * Starts the child. @alone: nobody is there whom it could ask for a password, or whether a host is

@@ -8,9 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define RETRY_MS 1000 /* pause before tide looks again for a daemon that has ended */
-#define ID_MAX   64
-#define KIND_MAX 32
+#define RETRY_MS     1000 /* pause before tide looks again for a daemon that has ended */
+#define FAR_RETRY_MS 5000 /* on another machine, where each look is a login */
+#define ID_MAX       64
+#define KIND_MAX     32
 
 static const char *const kinds[] = {"job-added", "job-changed", "job-ended", "policy-changed",
                                     "cap"};
@@ -207,7 +208,7 @@ static int meet(struct watch *w, bool again)
 {
     bool told = false;
 
-    for (;; poll(NULL, 0, RETRY_MS)) {
+    for (;; poll(NULL, 0, api_host_name() ? FAR_RETRY_MS : RETRY_MS)) {
         _cleanup_answer_ struct api_answer answer = {0};
         struct error err = {0};
         int r = open_stream(w, &answer, &err);

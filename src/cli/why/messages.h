@@ -72,6 +72,10 @@
     X("no-inventory", "No file tells which machines there are.",                                   \
       "Write lines of NAME ADDRESS into ~/.config/tide/fleet or /etc/tide/fleet; tide-fleet(1) "   \
       "says how.")                                                                                 \
+    X("no-machine",                                                                                \
+      "No machine of the inventory can take the job: none was reached, or none has "               \
+      "as many cores as --request asks for.",                                                      \
+      "'tide fleet' shows the machines, their cores, and why some are not reached.")               \
     X("bad-inventory", "A line of the inventory is not understood; the message has its number.",   \
       "A line is NAME ADDRESS, dns:NAME [ADDRESS] or kubernetes:SELECTOR [ADDRESS].")              \
     /* jobs */                                                                                     \

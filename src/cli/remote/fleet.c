@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/fleet/fleet.h"
+#include "cli/remote/fleet.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "cli/api.h"
 #include "cli/remote/remote.h"
-#include "cli/views/job_text.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -122,8 +121,11 @@ long fleet_waiting(const struct fleet_answer *a)
     long n = 0;
     size_t i;
 
-    json_array_foreach (a->jobs, i, job)
-        n += job_text_waits(job);
+    json_array_foreach (a->jobs, i, job) {
+        const char *state = member_text(job, "state");
+
+        n += strcmp(state, "queued") == 0 || strcmp(state, "held") == 0;
+    }
     return n;
 }
 

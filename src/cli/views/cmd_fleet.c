@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `tide fleet`: the machines of an inventory, and with `ps` their jobs. */
 #include "cli/api.h"
-#include "cli/fleet/fleet.h"
 #include "cli/power_text.h"
+#include "cli/remote/fleet.h"
 #include "cli/views/job_table.h"
 
 #include "base/moment.h"
