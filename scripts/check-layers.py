@@ -29,6 +29,7 @@ LAYERS = {
     "dlb": ("base", "include"),
     "tfnode": ("base", "agent/program_api.h"),
     "kube": ("base", "policy", "power", "host"),
+    "pods": ("base", "proto", "host", "runc/control_dir.h"),
     "cli": ("base", "proto", "policy", "power", "host", "sim"),
 }
 
@@ -51,8 +52,8 @@ ROOMS = {
 LIBRARIES = {
     "ini.h": ("host",),
     "microhttpd.h": ("host",),
-    "jansson.h": ("daemon", "decider", "cli", "host", "sim", "kube", "edge", "unit", "hub"),
-    "systemd/": ("daemon", "host", "kube", "edge", "unit", "hub", "cli"),
+    "jansson.h": ("daemon", "decider", "cli", "host", "sim", "kube", "pods", "edge", "unit", "hub"),
+    "systemd/": ("daemon", "host", "kube", "pods", "edge", "unit", "hub", "cli"),
     "crypt.h": ("hub",),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),

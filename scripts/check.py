@@ -341,7 +341,7 @@ PHASES = [
     Phase("hardening", f"""
         for built in gcc clang; do
             (cd {OUT}/$built
-            {ROOT}/scripts/check-hardening.sh tide tided tide-hub tide-power tide-kube tide-runc tide-tfnode tide-sim \
+            {ROOT}/scripts/check-hardening.sh tide tided tide-hub tide-power tide-kube tide-pods tide-runc tide-tfnode tide-sim \
                 tide-dashboard tide-top tide-slurm threadtide.so libdlb.so libtide.so
             {ROOT}/scripts/check-hardening.sh --lazy libtide-agent.so)
         done""", ("gcc", "clang")),

@@ -5,11 +5,9 @@
  * engine reads the runtime's output.
  */
 #include "base/cleanup.h"
-#include "base/container.h"
-#include "base/rundir.h"
-#include "base/startup.h"
 #include "base/wholefile.h"
 #include "runc/arguments.h"
+#include "runc/control_dir.h"
 #include "runc/spec.h"
 
 #include <assert.h>
@@ -54,75 +52,6 @@ static void complain(const struct arguments *a, const char *what, const struct e
         syslog(LOG_WARNING, "%s", text);
 }
 
-/* ---- the control directory ---- */
-
-static bool is_key(const char *id)
-{
-    size_t n = strspn(id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-");
-
-    return n > 0 && n <= CONTAINER_KEY_MAX && id[n] == '\0';
-}
-
-/* Opens <run>/containers, and makes it first when @make. Returns a descriptor or -errno. */
-static int open_containers(bool make, char ret_run[RUNDIR_PATH_MAX])
-{
-    _cleanup_fd_ int run = -1;
-    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    int r = rundir_machine(ret_run);
-
-    if (r < 0)
-        return r;
-    run = make ? rundir_open(ret_run, NULL) : open(ret_run, flags);
-    if (run < 0)
-        return make ? run : -errno;
-    if (make && mkdirat(run, CONTAINER_RUN_DIR, 0755) < 0 && errno != EEXIST)
-        return -errno;
-    r = openat(run, CONTAINER_RUN_DIR, flags);
-    return r < 0 ? -errno : r;
-}
-
-/* The directory's mode lets other users reach the socket in it, and nothing else. */
-static int make_control_dir(int containers, const char *id)
-{
-    struct stat st;
-
-    if (mkdirat(containers, id, 0711) < 0 && errno != EEXIST)
-        return -errno;
-    if (fstatat(containers, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (!S_ISDIR(st.st_mode))
-        return -ENOTDIR;
-    return fchmodat(containers, id, 0711, 0) < 0 ? -errno : 0;
-}
-
-/* ---- how the container was started ---- */
-
-/* Without the file, programs that start later in the container are not sized. */
-static void write_startup(int containers, const char *id, const struct startup *size)
-{
-    char path[CONTAINER_KEY_MAX + sizeof(CONTAINER_STARTUP) + 1], mark[STARTUP_MARK_MAX];
-    _cleanup_fd_ int fd = -1;
-
-    snprintf(path, sizeof(path), "%s/" CONTAINER_STARTUP, id);
-    fd = openat(containers, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    startup_mark(size, mark);
-    if (fd >= 0)
-        dprintf(fd, "%s", mark);
-}
-
-static struct startup read_startup(int containers, const char *id)
-{
-    char path[CONTAINER_KEY_MAX + sizeof(CONTAINER_STARTUP) + 1], mark[STARTUP_MARK_MAX] = "";
-    _cleanup_fd_ int fd = -1;
-    struct startup size = {0};
-
-    snprintf(path, sizeof(path), "%s/" CONTAINER_STARTUP, id);
-    fd = openat(containers, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0 && read(fd, mark, sizeof(mark) - 1) > 0)
-        startup_read_mark(mark, &size);
-    return size;
-}
-
 /* ---- the two files ---- */
 
 static int failed(struct error *err, int r)
@@ -141,7 +70,7 @@ static int edit_bundle(const struct arguments *a, struct error *err)
     struct stat status;
     int r;
 
-    if (!is_key(a->id))
+    if (!control_dir_is_key(a->id))
         return error_set(err, -EINVAL, "the container's id cannot name a directory");
     if ((size_t)snprintf(path, sizeof(path), "%s/config.json", a->bundle) >= sizeof(path))
         return failed(err, -ENAMETOOLONG);
@@ -150,7 +79,7 @@ static int edit_bundle(const struct arguments *a, struct error *err)
         return r;
     r = wholefile_read(path, SPEC_MAX, &config.text, &config.len, &status);
     if (r == 0)
-        containers = r = open_containers(true, run);
+        containers = r = control_dir_open(true, run);
     if (r < 0)
         return failed(err, r);
     snprintf(control_dir, sizeof(control_dir), "%s/" CONTAINER_RUN_DIR "/%s", run, a->id);
@@ -158,12 +87,12 @@ static int edit_bundle(const struct arguments *a, struct error *err)
                          err);
     if (r <= 0)
         return r;
-    r = make_control_dir(containers, a->id);
+    r = control_dir_make(containers, a->id);
     if (r == 0)
         r = wholefile_replace(path, config.text, config.len, &status);
     if (r < 0)
         return failed(err, r);
-    write_startup(containers, a->id, &size);
+    control_dir_write(containers, a->id, &size);
     return 0;
 }
 
@@ -175,17 +104,17 @@ static int edit_process(const struct arguments *a, struct error *err)
 {
     char run[RUNDIR_PATH_MAX];
     _cleanup_jsontext_ struct jsontext process = {0};
-    _cleanup_fd_ int containers = open_containers(false, run);
+    _cleanup_fd_ int containers = control_dir_open(false, run);
     struct startup size;
     struct stat status;
     int r;
 
-    if (containers < 0 || !is_key(a->id) || faccessat(containers, a->id, F_OK, 0) < 0)
+    if (containers < 0 || !control_dir_is_key(a->id) || faccessat(containers, a->id, F_OK, 0) < 0)
         return 0;
     r = wholefile_read(a->process, SPEC_MAX, &process.text, &process.len, &status);
     if (r < 0)
         return failed(err, r);
-    size = read_startup(containers, a->id);
+    size = control_dir_read(containers, a->id);
     r = spec_edit_process(&process, &size, err);
     if (r <= 0)
         return r;

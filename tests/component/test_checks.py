@@ -101,7 +101,7 @@ def test_agent_elf_refuses_lazy_thread_locals_and_new_symbols(tmp_path):
     assert "__tls_get_addr" in result.stderr and "exports lazy" in result.stderr
 
 
-PROGRAMS = ("tide", "tided", "tide-hub", "tide-power", "tide-kube", "tide-runc", "tide-tfnode", "tide-sim",
+PROGRAMS = ("tide", "tided", "tide-hub", "tide-power", "tide-kube", "tide-pods", "tide-runc", "tide-tfnode", "tide-sim",
             "tide-dashboard", "tide-top", "tide-slurm", "threadtide.so", "libdlb.so", "libtide.so")
 
 

@@ -54,7 +54,7 @@ def options_of(text):
 
 
 # Programs of their own, and their commands; tide-slurm, which Slurm's plugin runs, has no options.
-PROGRAMS = {"tide-kube.8.scd": ("inject",), "tide-tfnode.1.scd": (), "tide-power.8.scd": ("enrol",),
+PROGRAMS = {"tide-kube.8.scd": ("inject",), "tide-pods.8.scd": (), "tide-tfnode.1.scd": (), "tide-power.8.scd": ("enrol",),
             "tide-hub.8.scd": ("policy", "token", "unit", "broker", "serve", "energy", "user", "audit")}
 
 

@@ -14,7 +14,7 @@ from daemon import GUARD_S, eventually
 from engine import IMAGE
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "scripts/images.py"
-NAMES = ("tide-kube", "tide-node", "tide-power")
+NAMES = ("tide-kube", "tide-node", "tide-pods", "tide-power")
 
 
 @pytest.fixture(scope="module")

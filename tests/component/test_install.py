@@ -40,6 +40,7 @@ def prefix(tmp_path_factory):
     "share/doc/threadtide/first-hour.md", "share/doc/threadtide/glossary.md", "share/doc/threadtide/troubleshooting.md",
     "share/doc/threadtide/comparison.md", "share/doc/threadtide/install.md",
     "share/doc/threadtide/http-api.md", "share/doc/threadtide/permissions.md",
+    "bin/tide-pods", "share/man/man8/tide-pods.8", "share/threadtide/kubernetes/pods.yaml",
     "bin/kubectl-tide", "bin/kubectl_complete-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
     "share/fish/vendor_completions.d/tide.fish", "share/bash-completion/completions/tide-hub",

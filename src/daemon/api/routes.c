@@ -627,8 +627,8 @@ static void delete_job(struct request *r, struct job *j)
     }
     grace_s = j->confine->stop(j, &err);
     if (grace_s < 0) {
-        request_fail_with(r, HTTP_UNAVAILABLE,
-                          "Nothing was changed; cancel it again when that runs.", &err);
+        request_fail_with(r, grace_s == -EOPNOTSUPP ? HTTP_CONFLICT : HTTP_UNAVAILABLE,
+                          "Nothing was changed.", &err);
         return;
     }
     if (grace_s == 0)

@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -23,13 +24,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#define LOCK_WAIT_NS    (5 * NS_PER_S)
-#define AGAIN_US        1000000 /* between two attempts to start it */
-#define LOCK_PAUSE_US   5000
-#define REMOVE_TRIES    500 /* by the guardian, or by a daemon that starts or ends */
-#define OWN_TRIES       20
-#define REMOVE_PAUSE_US 10000
-#define TABLE_BYTES     sizeof(struct table)
+#define LOCK_WAIT_NS       (5 * NS_PER_S)
+#define AGAIN_US           1000000 /* between two attempts to start it */
+#define RESTORE_WAIT_MAX_S 60
+#define LOCK_PAUSE_US      5000
+#define REMOVE_TRIES       500 /* by the guardian, or by a daemon that starts or ends */
+#define OWN_TRIES          20
+#define REMOVE_PAUSE_US    10000
+#define TABLE_BYTES        sizeof(struct table)
 
 struct entry {
     atomic_uint used; /* set last, so that no one acts on a half-written entry */
@@ -454,11 +456,27 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     return 0;
 }
 
+/* Where a container has no process namespace of its own, the runtime kills the guardian with us. */
+static void await_restored(int pidfd)
+{
+    const char *text = getenv("TIDE_RESTORE_WAIT");
+    unsigned long seconds = text ? strtoul(text, NULL, 10) : 0;
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+
+    if (pidfd >= 0 && seconds > 0)
+        poll(&ended, 1,
+             (int)(1000 * (seconds < RESTORE_WAIT_MAX_S ? seconds : RESTORE_WAIT_MAX_S)));
+}
+
 struct guardian *guardian_free(struct guardian *g)
 {
+    _cleanup_fd_ int pidfd = -1;
+
     if (!g)
         return NULL;
+    pidfd = TAKE_FD(g->pidfd);
     stop(g);
+    await_restored(pidfd);
     if (g->table)
         munmap(g->table, TABLE_BYTES);
     journal_free(g->journal);

@@ -18,6 +18,11 @@ struct daemon *container_daemon(const struct container *c)
     return c->set->daemon;
 }
 
+bool container_only_cpus(const struct container *c)
+{
+    return engine_only_cpus(c->set->engine);
+}
+
 const char *container_engine_path(const struct container *c)
 {
     return c->set->path;

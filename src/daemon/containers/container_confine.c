@@ -52,7 +52,7 @@ static void set_weight(struct job *j, uint32_t weight)
 
 static bool can_limit(const struct job *j)
 {
-    return true;
+    return !j->container || !container_only_cpus(j->container);
 }
 
 static uint64_t next_look(const struct job *j, uint64_t now_ns)
@@ -110,6 +110,11 @@ static int stop(struct job *j, struct error *err)
 
     if (!c)
         return 0;
+    if (container_only_cpus(c))
+        return error_set(err, -EOPNOTSUPP,
+                         "job %s is a pod's container, which only the cluster can end: kubectl "
+                         "delete pod",
+                         j->id);
     then.arg = c->set;
     if (engine)
         ticket = engine_stop(engine, c->id, GRACE_S, then);
@@ -117,7 +122,8 @@ static int stop(struct job *j, struct error *err)
         return GRACE_S;
     return error_word(err,
                       error_set(err, -ENOTCONN,
-                                "job %s is a container, and its engine on %.100s does not answer",
+                                "job %s is a container, and its engine on %.100s does not answer; "
+                                "cancel it again when that runs",
                                 j->id, c->set->path),
                       "no-engine");
 }

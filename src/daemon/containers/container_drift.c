@@ -132,6 +132,13 @@ void drift_look(struct container *c)
     if (read_kernel(c, &now) < 0)
         return;
     other = differences(&now, &c->drift.held) & ~c->again;
+    if (other && container_only_cpus(c) &&
+        (other != CONTAINER_CPUS || cpuset_equal(&now.cpus, &c->placed.cpus))) {
+        c->drift.held = now; /* the kubelet's, see take_room() */
+        if (other != CONTAINER_CPUS)
+            container_happens(c, CONTAINER_NEWS);
+        return;
+    }
     if (other && c->job->asked.kept)
         c->drift.held = now; /* accepted, like a change through the engine */
     else if (other && drift_repair(c))

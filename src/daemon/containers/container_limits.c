@@ -142,6 +142,59 @@ static void accept(struct container *c, const struct limits *now)
     daemon_changed(d);
 }
 
+/* Its own limits are others: the policy, which shares inside of them, decides anew. */
+static void room_changed(struct container *c)
+{
+    struct job *j = c->job;
+
+    correct_own(c);
+    if (!j)
+        return;
+    j->observed.allowed_mcpu = container_own_mcpu(j);
+    for (struct process *p = j->processes; p; p = p->next)
+        if (!p->outside)
+            p->original = c->own.cpus;
+    j->dirty = true;
+    daemon_store_later(container_daemon(c));
+    daemon_changed(container_daemon(c));
+}
+
+/* The kubelet changed the limits of its pod's container: they are its own, whatever they are. */
+static void take_room(struct container *c, const struct limits *now)
+{
+    unsigned what = difference(c, now, &c->placed);
+
+    if (what & CONTAINER_QUOTA)
+        c->own.quota = c->want.quota = now->quota;
+    if (what & CONTAINER_SHARES)
+        c->own.shares = c->want.shares = now->shares;
+    if (what & CONTAINER_CPUS) {
+        c->own.cpus = c->want.cpus = now->cpus;
+        c->want.fenced = false;
+    }
+    room_changed(c);
+}
+
+/* The kubelet chooses its CPUs: also those that we have chosen before are its own now. */
+static void keep_cpus(struct container *c, struct limits *now)
+{
+    bool other = !cpuset_equal(&c->own.cpus, &now->cpus) || c->want.fenced;
+
+    now->fenced = c->want.fenced = false;
+    c->own.cpus = c->want.cpus = now->cpus;
+    if (c->job)
+        container_cpus_fixed(c->job);
+    if (other)
+        room_changed(c);
+}
+
+void container_cpus_fixed(struct job *j)
+{
+    j->placed.unfenceable = true;
+    snprintf(j->placed.note, sizeof(j->placed.note),
+             "the kubelet's CPU manager chooses its cores: its threads alone follow");
+}
+
 void container_unkeep(struct job *j)
 {
     struct container *c = j->container;
@@ -185,10 +238,14 @@ void container_found(struct container *c, const struct engine_container *seen)
 
     find_sent(c, &now);
     c->memory_bytes = seen->limits.memory_bytes;
+    c->fixed = seen->limits.fixed;
     if (c->job)
         c->job->observed.own_memory_bytes = c->memory_bytes;
-    other = c->job && c->drift.known && difference(c, &now, &c->placed);
-    if (other && c->job->asked.kept) {
+    other = c->job && (c->drift.known || container_only_cpus(c)) && difference(c, &now, &c->placed);
+    if (other && container_only_cpus(c)) {
+        take_room(c, &now);
+        other = false;
+    } else if (other && c->job->asked.kept) {
         accept(c, &now);
         other = false;
     }
@@ -197,6 +254,8 @@ void container_found(struct container *c, const struct engine_container *seen)
     if (!c->job)
         c->want = c->own;
     now.fenced = !first && c->placed.fenced && (difference(c, &now, &c->own) & CONTAINER_CPUS);
+    if (c->fixed)
+        keep_cpus(c, &now);
     c->placed = now;
     if (first)
         c->sent = now;
@@ -511,7 +570,7 @@ void container_want_cores(struct job *j, const struct cpuset *cores)
 
     if (!c)
         return;
-    c->want.fenced = cpuset_count(cores) > 0;
+    c->want.fenced = cpuset_count(cores) > 0 && !c->fixed;
     c->want.cpus = c->want.fenced ? *cores : c->own.cpus;
     if (cpuset_equal(&c->want.cpus, &c->placed.cpus) && !container_changing(&c->state)) {
         c->placed.fenced = c->want.fenced; /* in place already */
@@ -522,7 +581,8 @@ void container_want_cores(struct job *j, const struct cpuset *cores)
 
 void container_want_weight(struct job *j, uint32_t weight)
 {
-    if (j->container && !(j->container->accepted & CONTAINER_SHARES))
+    if (j->container && !(j->container->accepted & CONTAINER_SHARES) &&
+        !container_only_cpus(j->container))
         j->container->want.shares = shares_for(j->container, weight);
 }
 
@@ -567,7 +627,7 @@ void container_want_quota(struct job *j, uint32_t quota_mcpu)
 {
     struct container *c = j->container;
 
-    if (!c || (c->accepted & CONTAINER_QUOTA))
+    if (!c || (c->accepted & CONTAINER_QUOTA) || container_only_cpus(c))
         return;
     c->want.quota =
         quota_mcpu == CGROUP_NO_QUOTA
@@ -590,10 +650,12 @@ int container_want_paused(struct job *j, bool paused)
 
 bool container_can_pause(const struct job *j, const char **ret_why)
 {
-    bool away = !container_engine(j->container);
+    bool away = !container_engine(j->container), pod = container_only_cpus(j->container);
 
-    *ret_why = away ? "its engine does not answer" : "it is paused by hand";
-    return !away && j->container->state.pause != PAUSE_PERSON;
+    *ret_why = pod    ? "it is a pod's, and no kubelet pauses a pod"
+               : away ? "its engine does not answer"
+                      : "it is paused by hand";
+    return !away && !pod && j->container->state.pause != PAUSE_PERSON;
 }
 
 bool container_paused(const struct job *j)

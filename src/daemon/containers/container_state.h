@@ -79,6 +79,7 @@ struct container {
     struct drift drift;
     struct cgroup_place place; /* of its control group in this run; empty: not looked up */
     uint64_t memory_bytes;
+    bool fixed; /* the kubelet's CPU manager chooses its CPUs */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* name of its control directory */
     char service[PROTO_NAME_MAX];    /* Compose service; empty: none */
@@ -132,6 +133,9 @@ void container_reset(struct container *c);
 
 /* Restores the own limits of a container that goes on without being a job. */
 void container_let_go(struct container *c);
+
+/* The job has no cores of its own, and a note says why. */
+void container_cpus_fixed(struct job *j);
 
 /* Whether a wanted limit is not in place. */
 bool container_unsettled(const struct container *c);
@@ -232,6 +236,7 @@ struct container *container_of_key(const struct daemon *d, const struct containe
 struct engine *container_engine(const struct container *c); /* NULL while the engine is away */
 struct daemon *container_daemon(const struct container *c);
 const char *container_engine_path(const struct container *c);
+bool container_only_cpus(const struct container *c); /* see engine_only_cpus() */
 
 struct container *container_find(const struct containers *set, const char *id);
 /* Returns the container, new if needed; @key NULL: its id. NULL: no memory, or an invalid id. */

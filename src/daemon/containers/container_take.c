@@ -57,6 +57,8 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     failpoint(FAILPOINT_CONTAINER_TAKEN);
     j->observed.frozen = c->state.pause == PAUSE_PERSON;
     j->observed.allowed_mcpu = container_own_mcpu(j);
+    if (c->fixed)
+        container_cpus_fixed(j);
     daemon_log("job %s (%s) is container %.12s", j->id, j->name, c->id);
     return 0;
 }

@@ -262,6 +262,11 @@ int engine_fd(const struct engine *e)
     return e->epoll_fd;
 }
 
+bool engine_only_cpus(const struct engine *e)
+{
+    return e->greeting.kind == ENGINE_PODS;
+}
+
 const char *engine_version(const struct engine *e)
 {
     return e->greeting.version;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A container engine on this machine, Docker (API 1.41 and newer) or podman (libpod 4 and newer),
- * behind one interface: news of its containers, and calls that ask and change. It serves an event
- * loop: no function blocks or starts a thread; the owner watches engine_fd and calls
- * engine_dispatch. A first question tells which of the two engines it is.
+ * A container engine on this machine, Docker (API 1.41 and newer), podman (libpod 4 and newer) or
+ * the pods of a Kubernetes node (tide-pods, with a part of Docker's API), behind one interface:
+ * news of its containers, and calls that ask and change. It serves an event loop: no function
+ * blocks or starts a thread; the owner watches engine_fd and calls engine_dispatch. A first
+ * question tells which engine it is.
  *
  * One thread: the owner's loop. Called by tided; its parts are engine_text.c (answers → structs),
  * docker.c and podman.c (the requests of each) and transfer.c (HTTP).
@@ -32,9 +33,9 @@
 #define ENGINE_SKIP_MAX       (16 << 20)  /* … and above this, the stream is given up */
 #define ENGINE_CALLS_MAX      1000        /* under way at a time, streams too */
 
-enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN };
+enum engine_kind { ENGINE_DOCKER, ENGINE_PODMAN, ENGINE_PODS };
 
-/* Returns the engine's name: "docker" or "podman". */
+/* Returns the engine's name: "docker", "podman" or "pods" (tide-pods). */
 const char *engine_kind_name(enum engine_kind kind);
 
 /* ---- containers ---- */
@@ -72,6 +73,7 @@ struct engine_limits {
     struct engine_quota quota;
     uint64_t memory_bytes; /* 0: none */
     uint32_t shares;       /* 0: never given, 1024 */
+    bool fixed; /* its CPUs are another program's to choose, and cannot be changed here */
 };
 
 struct engine_container {
@@ -175,6 +177,12 @@ void engine_dispatch(struct engine *e);
 
 /* The engine that answered last: "docker 1.41"; "" before the first ENGINE_RESYNC. */
 const char *engine_version(const struct engine *e);
+
+/*
+ * Whether only the CPUs of its containers can be changed, since another program owns the rest: the
+ * kubelet makes weight and quota of what a pod requests, pauses nothing, and ends pods itself.
+ */
+bool engine_only_cpus(const struct engine *e);
 
 /* ---- calls ---- */
 

@@ -23,7 +23,8 @@ static void cleanup_json(json_t **json)
 
 /* ---- names ---- */
 
-static const char *const kind_names[] = {[ENGINE_DOCKER] = "docker", [ENGINE_PODMAN] = "podman"};
+static const char *const kind_names[] = {
+    [ENGINE_DOCKER] = "docker", [ENGINE_PODMAN] = "podman", [ENGINE_PODS] = "pods"};
 
 static const char *const state_names[] = {
     [ENGINE_CREATED] = "created",   [ENGINE_RUNNING] = "running",
@@ -293,6 +294,7 @@ static int get_limits(const json_t *host, struct engine_limits *limits, struct e
     if (r == 0)
         r = get_text(host, "CgroupParent", &limits->cgroup_parent, err);
     limits->shares = (uint32_t)shares;
+    limits->fixed = json_is_true(member(host, "CpusetFixed"));
     limits->quota.nano_cpus = (uint64_t)nano;
     limits->quota.period_us = (uint64_t)period;
     limits->memory_bytes = memory > 0 ? (uint64_t)memory : 0;
@@ -473,6 +475,7 @@ int engine_parse_greeting(const char *head, struct engine_greeting *ret, struct 
 {
     const char *docker = find_header(head, "Api-Version");
     const char *libpod = find_header(head, "Libpod-Api-Version");
+    bool pods = find_header(head, "Tide-Pods") != NULL;
     unsigned major, minor;
 
     if (libpod)
@@ -483,10 +486,10 @@ int engine_parse_greeting(const char *head, struct engine_greeting *ret, struct 
         return error_set(err, -EOPNOTSUPP,
                          "this Docker speaks API 1.%u; 1.%d is needed (Engine 20.10 or newer)",
                          minor, ENGINE_API_OLDEST);
-    *ret = (struct engine_greeting){.kind = ENGINE_DOCKER};
+    *ret = (struct engine_greeting){.kind = pods ? ENGINE_PODS : ENGINE_DOCKER};
     ret->api = minor < ENGINE_API_NEWEST ? minor : ENGINE_API_NEWEST;
     snprintf(ret->prefix, sizeof(ret->prefix), "/v1.%u", ret->api);
-    snprintf(ret->version, sizeof(ret->version), "docker 1.%u", ret->api);
+    snprintf(ret->version, sizeof(ret->version), "%s 1.%u", kind_names[ret->kind], ret->api);
     return 0;
 }
 

@@ -16,7 +16,7 @@ struct engine_greeting {
     enum engine_kind kind;
     unsigned api;     /* Docker's API version to use is 1.@api */
     char prefix[24];  /* of paths: "/v1.41", "/v4.0.0/libpod" */
-    char version[48]; /* "docker 1.41", "podman 4.3.1" */
+    char version[48]; /* "docker 1.41", "podman 4.3.1", "pods 1.41" */
 };
 
 /* Returns 0, -EPROTO (no engine answers like this) or -EOPNOTSUPP (too old) with the reason. */
