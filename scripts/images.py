@@ -174,6 +174,20 @@ def tide_power(build):
     return [libraries, ours], ["/usr/bin/tide-power"], "Power of Kubernetes nodes"
 
 
+def tide_pods(build):
+    """Programs that share a node among its pods: tided, tide-pods and tide, the agent, and `cp`, which puts it where pods
+    mount it from."""
+    libraries, ours = accounts(), Layer()
+    libraries.file("bin/cp", "/bin/cp")
+    libraries.libraries_of("/bin/cp")
+    libraries.library("libcurl.so.4")  # host/net/libcurl.c
+    for name in ("tided", "tide-pods", "tide", "tide-top"):
+        libraries.libraries_of(build / name)
+        ours.file(f"usr/bin/{name}", build / name)
+    ours.tree("opt/threadtide/agent", build / "agent", "*.so")
+    return [libraries, ours], ["/usr/bin/tide-pods"], "Cores and threads of Kubernetes nodes' pods"
+
+
 def debian_packages(paths):
     """path -> (name, version, architecture) of the package that a file is from, if it is from one."""
     names = {}  # dpkg has one or the other since /lib is a link to /usr/lib
@@ -247,7 +261,7 @@ def bill_of_materials(name, version, layers, digest, tool="scripts/images.py",
             "relationships": relations}
 
 
-IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node, "tide-power": tide_power}
+IMAGES = {"tide-kube": tide_kube, "tide-node": tide_node, "tide-pods": tide_pods, "tide-power": tide_power}
 
 
 class Archive:

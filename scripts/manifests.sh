@@ -24,7 +24,7 @@ write() {
     shift
     "$helm" template threadtide "$root/dist/helm/threadtide" --namespace threadtide \
         --kube-version 1.34.0 --set namespace.create=true --set crd.install=false --set power.enabled=true \
-        --set inject.enabled=true --set inject.authority=program \
+        --set inject.enabled=true --set inject.authority=program --set pods.enabled=true \
         $(printf -- '--show-only templates/%s.yaml ' "$@") >"$made/rendered" || {
         echo "manifests.sh: $helm cannot render $file. Nothing was written." >&2
         exit 1
@@ -40,6 +40,7 @@ write namespace.yaml namespace serviceaccount
 write rbac.yaml rbac
 write admission.yaml admission
 write power.yaml power
+write pods.yaml pods
 write inject.yaml inject
 write tide-kube.yaml service deployment poddisruptionbudget networkpolicy
 mv "$made"/*.yaml "$folder"

@@ -23,6 +23,7 @@
 #                             ui/package-lock.json pins, in ui/node_modules
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
+#     containerd              containerd 2 of tests/kube/tools, in the same way; three minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
 #     runtimes                the same for runtimes whose pools are sized at start, and MKL, .venv-runtimes; 2 GB
@@ -275,6 +276,27 @@ make_helm() {
     ) 9>"$cache/helm.lock"
 }
 
+# Beside Debian's, whose containerd has no NRI; for make check-pods alone.
+make_containerd() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube dir go
+    dir=$cache/containerd-$(sha256sum <"$root/tests/kube/tools/containerd/go.sum" | cut -c 1-16)
+    [ ! -d "$dir" ] || return 0
+    (
+        mkdir -p "$cache"
+        flock 9
+        [ ! -d "$dir" ] || exit 0
+        go=$(find_go "$cache/go") || die "containerd needs Go, see above"
+        say "building containerd in $dir, once; about three minutes of two cores"
+        rm -rf "$dir.new"
+        mkdir "$dir.new"
+        if ! build_tools "$go" containerd "$dir.new/" "" | tell_progress "$cache/log"; then
+            tail -n 20 "$cache/log" >&2
+            die "containerd: go could not build tests/kube/tools/containerd"
+        fi
+        mv "$dir.new" "$dir"
+    ) 9>"$cache/containerd.lock"
+}
+
 # The name of the folder in the cache is made from the modules' sums: tests/kube/control_plane.py, too, knows.
 make_kube() {
     local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube
@@ -351,10 +373,11 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
+containerd=""
 ui=""
 for word in "$@"; do
     case $word in
@@ -376,6 +399,7 @@ for word in "$@"; do
     docker) packages="$packages $docker_packages" ;;
     energy) packages="$packages $energy_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;
+    containerd) containerd=1 ;;
     ui)
         packages="$packages $ui_packages" ui=1
         command -v node >/dev/null || packages="$packages nodejs"
@@ -400,6 +424,9 @@ done
 if [ -n "$ui" ]; then
     make_ui
     make_promtool
+fi
+if [ -n "$containerd" ]; then
+    make_containerd
 fi
 if [ -n "$kube" ]; then
     make_kube

@@ -49,6 +49,13 @@ def helm():
     return tools_folder().parent / f"helm-{hashlib.sha256(sums).hexdigest()[:16]}"
 
 
+def containerd():
+    """The folder where scripts/setup.sh puts containerd 2."""
+    sums = (HERE / "tools/containerd/go.sum").read_bytes()
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(cache, f"threadtide/kube/containerd-{hashlib.sha256(sums).hexdigest()[:16]}")
+
+
 def missing():
     """Why there can be no control plane here, or an empty text."""
     absent = [name for name in NEEDED if not (tools_folder() / name).exists()]

@@ -101,9 +101,10 @@ def add_blas(folder, program):
 
 
 class Machine:
-    """.lines: what it has said so far. .proxy: kubelet reaches the API server through it."""
+    """.lines: what it has said so far. .proxy: kubelet reaches the API server through it. fill(folder) adds to what it
+    finds at /kube; a folder containerd2 there has the programs of containerd 2."""
 
-    def __init__(self, plane, pod_network, folder, image):
+    def __init__(self, plane, pod_network, folder, image, fill=None, bytes=2 << 30, memory=3072):
         self.proxy = FaultProxy(plane, pod_network.gateway).start()
         content = folder / "content"
         shutil.copytree(HERE / "kubelet", content)
@@ -115,15 +116,17 @@ class Machine:
                         "tide-node", "tide-power"], check=True)
         add_tensorflow(content / "tensorflow")
         add_blas(content / "blas", content / "blas.c")
+        if fill:
+            fill(content)
         (content / "kubeconfig").write_text(self.kubeconfig(plane))
         with open(folder / "drive", "wb") as drive:
-            drive.truncate(2 << 30)  # sparse
+            drive.truncate(bytes)  # sparse
         subprocess.run(["mkfs.ext4", "-q", "-F", "-O", "^has_journal", "-d", content, folder / "drive"],
                        check=True)
         shutil.rmtree(content)
         self.lines, wire = [], pod_network.wire()
         self.process = subprocess.Popen(
-            [HERE.parent / "cluster/vm.py", "--wire", str(wire), "--cpus", "4", "--limit", "1500", "--drive",
+            [HERE.parent / "cluster/vm.py", "--wire", str(wire), "--cpus", "4", "--memory", str(memory), "--limit", "1500", "--drive",
              folder / "drive", "--results", folder / "results", image,
              f"mkdir /kube && mount -o ro /dev/vdd /kube && exec /kube/start.sh {pod_network.prefix}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=[wire])
@@ -149,6 +152,11 @@ class Machine:
         """All values that were seen for the pod's containers."""
         found = (re.fullmatch(rf"cpu\.max {pod['metadata']['uid']} (.+)", line) for line in self.lines)
         return [match[1] for match in found if match]
+
+    def last(self, word, key):
+        """The rest of its last line that begins with WORD KEY, or None."""
+        begin = f"{word} {key} "
+        return next((line[len(begin):] for line in reversed(self.lines) if line.startswith(begin)), None)
 
     def runs(self):
         assert self.process.poll() is None, "\n".join(self.lines[-40:])

@@ -30,3 +30,14 @@ app.kubernetes.io/part-of: threadtide
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
+
+{{- define "threadtide.podsLabels" -}}
+app.kubernetes.io/name: tide-pods
+app.kubernetes.io/part-of: threadtide
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "threadtide.podsImage" -}}
+"{{ .Values.pods.image.repository }}:{{ .Values.pods.image.tag | default .Chart.AppVersion }}"
+{{- end }}
