@@ -6,7 +6,7 @@
  */
 #include "input.h"
 #include "kube/object/quantity.h"
-#include "kube/shell/manifest.h"
+#include "kube/shell/workload.h"
 
 #include <stdio.h>
 
@@ -36,6 +36,17 @@ static void check_etj(const struct kube_etj *etj)
     json_decref(kube_status_json(etj, &etj->status));
 }
 
+static void check_workload(const struct kube_workload *workload)
+{
+    struct kube_queueing q = {.workload = workload, .version = "v1beta2"};
+
+    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+        CHECK(workload->assignment[role].count <= KUBE_TASKS_MAX);
+    json_decref(kube_workload_turn_json(&q));
+    for (q.news = KUBE_NEWS_RELEASED; q.news <= KUBE_NEWS_FAILED; q.news++)
+        json_decref(kube_workload_news_json(&q));
+}
+
 static void parse(char kind, const json_t *json)
 {
     struct error err = {0};
@@ -45,6 +56,9 @@ static void parse(char kind, const json_t *json)
     struct kube_quota *quota = NULL;
     struct kube_pdb *pdb = NULL;
     struct kube_report *report = NULL;
+    struct kube_workload *workload = NULL;
+    struct kube_flavor *flavor = NULL;
+    struct kube_class *class = NULL;
 
     switch (kind) {
     case 'n':
@@ -72,6 +86,20 @@ static void parse(char kind, const json_t *json)
         if (kube_pdb_parse(json, &pdb, &err))
             check_text(&err);
         break;
+    case 'w':
+        if (kube_workload_parse(json, &workload, &err))
+            check_text(&err);
+        else
+            check_workload(workload);
+        break;
+    case 'f':
+        if (kube_flavor_parse(json, &flavor, &err))
+            check_text(&err);
+        break;
+    case 'c':
+        if (kube_class_parse(json, &class, &err))
+            check_text(&err);
+        break;
     default:
         if (kube_report_parse(json, &report, &err))
             check_text(&err);
@@ -84,6 +112,9 @@ static void parse(char kind, const json_t *json)
     kube_quota_free(quota);
     kube_pdb_free(pdb);
     kube_report_free(report);
+    kube_workload_free(workload);
+    kube_flavor_free(flavor);
+    kube_class_free(class);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

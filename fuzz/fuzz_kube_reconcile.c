@@ -16,7 +16,7 @@ struct objects {
     size_t count;
 };
 
-static struct objects nodes, pods, etjs, quotas, pdbs, reports;
+static struct objects nodes, pods, etjs, quotas, pdbs, reports, workloads, flavors;
 
 static bool is_same(const struct kube_meta *a, const struct kube_meta *b)
 {
@@ -43,6 +43,8 @@ static void read_line(const char *line)
     struct kube_quota *quota = NULL;
     struct kube_pdb *pdb = NULL;
     struct kube_report *report = NULL;
+    struct kube_workload *workload = NULL;
+    struct kube_flavor *flavor = NULL;
 
 #define KEEP(list, what) (list.at[list.count++] = (what), (what) = NULL)
     if (json && line[0] == 'n' && kube_node_parse(json, &node, NULL) == 0) {
@@ -60,6 +62,12 @@ static void read_line(const char *line)
     } else if (json && line[0] == 'b' && kube_pdb_parse(json, &pdb, NULL) == 0) {
         if (is_new(&pdbs, &pdb->meta))
             KEEP(pdbs, pdb);
+    } else if (json && line[0] == 'w' && kube_workload_parse(json, &workload, NULL) == 0) {
+        if (is_new(&workloads, &workload->meta))
+            KEEP(workloads, workload);
+    } else if (json && line[0] == 'f' && kube_flavor_parse(json, &flavor, NULL) == 0) {
+        if (is_new(&flavors, &flavor->meta))
+            KEEP(flavors, flavor);
     } else if (json && line[0] == 'r' && kube_report_parse(json, &report, NULL) == 0) {
         if (reports.count == 0)
             KEEP(reports, report);
@@ -71,6 +79,8 @@ static void read_line(const char *line)
     kube_quota_free(quota);
     kube_pdb_free(pdb);
     kube_report_free(report);
+    kube_workload_free(workload);
+    kube_flavor_free(flavor);
     json_decref(json);
 }
 
@@ -158,6 +168,12 @@ static void decide(void)
         .pdb_count = pdbs.count,
         .reports = (const struct kube_report *const *)reports.at,
         .report_count = reports.count,
+        .kueue = KUBE_KUEUE_KNOWN,
+        .kueue_version = "v1beta2",
+        .workloads = (const struct kube_workload *const *)workloads.at,
+        .workload_count = workloads.count,
+        .flavors = (const struct kube_flavor *const *)flavors.at,
+        .flavor_count = flavors.count,
     };
 
     kube_settings_init(&settings);
@@ -183,6 +199,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = input_text(data, size), *rest = text, *line;
 
     nodes.count = pods.count = etjs.count = quotas.count = pdbs.count = reports.count = 0;
+    workloads.count = flavors.count = 0;
     while ((line = strsep(&rest, "\n")))
         read_line(line);
     address_report();
@@ -197,6 +214,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         kube_quota_free(quotas.at[--quotas.count]);
     while (pdbs.count)
         kube_pdb_free(pdbs.at[--pdbs.count]);
+    while (workloads.count)
+        kube_workload_free(workloads.at[--workloads.count]);
+    while (flavors.count)
+        kube_flavor_free(flavors.at[--flavors.count]);
     if (reports.count)
         kube_report_free(reports.at[0]);
     free(text);

@@ -24,6 +24,7 @@
 #     kube                    etcd, Kubernetes, KWOK and Helm of tests/kube/tools, built with Go in
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     containerd              containerd 2 of tests/kube/tools, in the same way; three minutes of two cores, once
+#     kueue                   Kueue and its definitions beside them, for test_kueue.py; five minutes of two cores, once
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
 #     runtimes                the same for runtimes whose pools are sized at start, and MKL, .venv-runtimes; 2 GB
@@ -297,6 +298,28 @@ make_containerd() {
     ) 9>"$cache/containerd.lock"
 }
 
+# A folder with Kueue and its definitions: test_kueue.py is told of it by TIDE_KUEUE.
+make_kueue() {
+    local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube dir go module
+    dir=$cache/kueue-$(sha256sum <"$tools/kueue/go.sum" | cut -c 1-16)
+    if [ ! -d "$dir" ]; then
+        mkdir -p "$cache"
+        go=$(find_go "$cache/go") || die "kueue needs Go, see above"
+        say "building Kueue in $dir, once; about five minutes of two cores"
+        rm -rf "$dir.new"
+        mkdir -p "$dir.new/crd"
+        if ! build_tools "$go" kueue "$dir.new/" "" | tell_progress "$cache/log"; then
+            tail -n 20 "$cache/log" >&2
+            die "kueue: go could not build tests/kube/tools/kueue"
+        fi
+        module=$(cd "$tools/kueue" && GOTOOLCHAIN=auto GOFLAGS= "$go" list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
+        cp "$module"/config/components/crd/bases/*.yaml "$dir.new/crd"
+        chmod -R u+w "$dir.new"
+        mv "$dir.new" "$dir"
+    fi
+    say "TIDE_KUEUE=$dir"
+}
+
 # The name of the folder in the cache is made from the modules' sums: tests/kube/control_plane.py, too, knows.
 make_kube() {
     local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube
@@ -373,11 +396,12 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [kueue] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
 containerd=""
+kueue=""
 ui=""
 for word in "$@"; do
     case $word in
@@ -400,6 +424,7 @@ for word in "$@"; do
     energy) packages="$packages $energy_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;
     containerd) containerd=1 ;;
+    kueue) kueue=1 ;;
     ui)
         packages="$packages $ui_packages" ui=1
         command -v node >/dev/null || packages="$packages nodejs"
@@ -432,3 +457,4 @@ if [ -n "$kube" ]; then
     make_kube
     make_helm
 fi
+[ -z "$kueue" ] || make_kueue

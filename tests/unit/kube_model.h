@@ -23,6 +23,9 @@ struct model_world {
     const struct kube_quota *quotas[OBJECTS];
     const struct kube_pdb *pdbs[OBJECTS];
     const struct kube_report *reports[OBJECTS];
+    const struct kube_workload *workloads[OBJECTS];
+    const struct kube_flavor *flavors[OBJECTS];
+    const struct kube_class *classes[OBJECTS];
 };
 
 #define MODEL_PARSE(m, w, kind, list)                                                              \
@@ -51,6 +54,11 @@ static inline struct model_world *model_world(struct model *m)
     MODEL_PARSE(m, w, etj, etjs);
     MODEL_PARSE(m, w, quota, quotas);
     MODEL_PARSE(m, w, pdb, pdbs);
+    MODEL_PARSE(m, w, workload, workloads);
+    MODEL_PARSE(m, w, flavor, flavors);
+    MODEL_PARSE(m, w, class, classes);
+    w->world.kueue = m->kueue;
+    w->world.kueue_version = "v1beta2";
     json_object_foreach (m->reports, name, object) {
         struct kube_report *report = NULL;
 
@@ -78,6 +86,12 @@ static inline void model_world_free(struct model_world *w)
         kube_quota_free((struct kube_quota *)w->quotas[i]);
     for (size_t i = 0; i < w->world.pdb_count; i++)
         kube_pdb_free((struct kube_pdb *)w->pdbs[i]);
+    for (size_t i = 0; i < w->world.workload_count; i++)
+        kube_workload_free((struct kube_workload *)w->workloads[i]);
+    for (size_t i = 0; i < w->world.flavor_count; i++)
+        kube_flavor_free((struct kube_flavor *)w->flavors[i]);
+    for (size_t i = 0; i < w->world.class_count; i++)
+        kube_class_free((struct kube_class *)w->classes[i]);
     for (size_t i = 0; i < w->world.report_count; i++)
         kube_report_free((struct kube_report *)w->reports[i]);
     free(w);
@@ -221,6 +235,56 @@ static inline void model_let_go(struct model *m, json_t *etj, json_t *patch)
         model_remove(m->etjs, model_text(etj, "metadata", "name"));
 }
 
+/* RFC 7396, as far as patches of Workloads use it. */
+static inline void model_merge(json_t *to, const json_t *patch)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach ((json_t *)patch, key, value) {
+        json_t *inner = json_object_get(to, key);
+
+        if (json_is_null(value))
+            json_object_del(to, key);
+        else if (json_is_object(value) && json_is_object(inner))
+            model_merge(inner, value);
+        else
+            json_object_set_new(to, key, json_deep_copy(value));
+    }
+}
+
+static inline void model_queue(struct model *m, const struct kube_action *action)
+{
+    static const struct kube_pod_settings settings = {.controller = "c:1", .ca_pem = "pem"};
+    const struct kube_queueing *q = &action->queueing;
+    json_t *object, *patch;
+
+    if (action->kind == KUBE_MAKE_WORKLOAD) {
+        char name[KUBE_NAME_MAX + 1];
+
+        object = kube_workload_json(&settings, action->etj, q);
+        assert_non_null(object);
+        kube_workload_name(action->etj, name);
+        assert_null(model_find(m->workloads, name));
+        model_stamp(m, object, name);
+        json_object_set_new(object, "status", json_object());
+        json_array_append_new(m->workloads, object);
+        return;
+    }
+    object = model_find(m->workloads, q->workload->meta.name);
+    if (!object)
+        return;
+    if (action->kind == KUBE_DELETE_WORKLOAD) {
+        model_remove(m->workloads, q->workload->meta.name);
+        return;
+    }
+    patch = action->kind == KUBE_TURN_WORKLOAD ? kube_workload_turn_json(q)
+                                               : kube_workload_news_json(q);
+    assert_non_null(patch);
+    model_merge(object, patch);
+    json_decref(patch);
+}
+
 static inline void model_apply(struct model *m, const struct kube_action *action)
 {
     json_t *etj = model_find(m->etjs, action->etj->meta.name), *pod, *patch;
@@ -275,6 +339,12 @@ static inline void model_apply(struct model *m, const struct kube_action *action
         if (getenv("MODEL_VERBOSE"))
             print_message("%3d s: %s: %s: %s\n", (int)(m->now_ns / S - 1000),
                           action->etj->meta.name, action->note.reason, action->note.text);
+        break;
+    case KUBE_MAKE_WORKLOAD:
+    case KUBE_TURN_WORKLOAD:
+    case KUBE_TELL_WORKLOAD:
+    case KUBE_DELETE_WORKLOAD:
+        model_queue(m, action);
         break;
     default:
         patch = kube_service_json(action->etj);

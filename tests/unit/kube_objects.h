@@ -7,6 +7,7 @@
 #include "kube/core/reconcile.h"
 #include "kube/object/quantity.h"
 #include "kube/shell/manifest.h"
+#include "kube/shell/workload.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,6 +27,7 @@ typedef double (*model_rate_fn)(int workers, int ps);
 
 struct model {
     json_t *nodes, *pods, *etjs, *quotas, *pdbs; /* arrays */
+    json_t *workloads, *flavors, *classes;       /* the same; Kueue's */
     json_t *told;                                /* members, by the training's name */
     json_t *used;                  /* every pod name that there ever was, but chiefs' */
     json_t *reports;               /* by the training's name: the last report */
@@ -39,6 +41,7 @@ struct model {
     unsigned status_count; /* patches of statuses */
     unsigned let_go;       /* finalizers that were taken out */
     unsigned sent[KUBE_ACTION_MAX];
+    enum kube_kueue kueue;
     bool no_api;         /* all requests of the controller are lost */
     bool no_chiefs;      /* chiefs run, but never report */
     bool no_kubelet;     /* pods are scheduled, but never run */
@@ -77,6 +80,9 @@ static inline void model_init(struct model *m)
         .etjs = json_array(),
         .quotas = json_array(),
         .pdbs = json_array(),
+        .workloads = json_array(),
+        .flavors = json_array(),
+        .classes = json_array(),
         .told = json_object(),
         .used = json_object(),
         .reports = json_object(),
@@ -93,8 +99,8 @@ static inline void model_init(struct model *m)
 
 static inline void model_done(struct model *m)
 {
-    json_t *all[] = {m->nodes, m->pods, m->etjs,    m->quotas, m->pdbs,
-                     m->told,  m->used, m->reports, m->events};
+    json_t *all[] = {m->nodes, m->pods,    m->etjs,   m->quotas,    m->pdbs,    m->told,
+                     m->used,  m->reports, m->events, m->workloads, m->flavors, m->classes};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         json_decref(all[i]);

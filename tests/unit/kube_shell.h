@@ -355,7 +355,7 @@ static int serve(struct exchange *x, json_t **ret)
     } else if (shell.namespace_ends && strcmp(x->method, "POST") == 0) {
         status = 403;
         *ret = namespace_ends();
-    } else if (strcmp(x->method, "GET") == 0 && !*x->name) {
+    } else if (strcmp(x->method, "GET") == 0 && !*x->name && *x->plural) {
         status = list(x, ret);
     } else if (strcmp(x->method, "POST") == 0) {
         char name[64];

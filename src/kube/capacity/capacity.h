@@ -41,7 +41,7 @@ bool place_suits(const struct kube_place *place, const struct kube_demand *more,
 const char *label_value(const struct kube_labels *labels, const char *key); /* NULL: none */
 bool labels_match(const struct kube_labels *labels, const struct kube_term *term, const char *name);
 
-/* quota_scope.c: what quotas leave; the first four look at spec.quota alone */
+/* quota_scope.c: what quotas leave; the first four look at spec.quota and the queue alone */
 int64_t quota_workers(const struct job *job, int64_t most); /* room beside the servers */
 int32_t quota_servers(const struct job *job, int32_t most); /* room beside the minimum of workers */
 int64_t quota_mcpu(const struct job *job); /* for all workers; INT64_MAX: no limit */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Demands of a training's pods on their node beyond their template: to be close to their chief
- * (spec.topology), and no node with GPUs that they do not ask for.
+ * (spec.topology), no node with GPUs that they do not ask for, and the nodes that a queue gives.
  */
 #include "kube/capacity/capacity.h"
 
@@ -75,6 +75,51 @@ static void build_topology(struct core *c, struct job *job)
     demand_move(job, zone, required);
 }
 
+/* ---- flavors --------------------------------------------------------------------------------- */
+
+static void add_place(struct kube_label *labels, struct kube_toleration *tolerations,
+                      struct kube_demand *more, const struct kube_place *place)
+{
+    for (uint32_t i = 0; i < place->selector.count; i++)
+        labels[more->selector_count++] = place->selector.at[i];
+    for (uint32_t i = 0; i < place->toleration_count; i++)
+        tolerations[more->toleration_count++] = place->tolerations[i];
+}
+
+/* Each flavor once: those of cores and of memory are mostly the same. */
+static bool is_first(const struct kube_assignment *a, uint32_t at)
+{
+    for (uint32_t i = 0; i < at; i++)
+        if (strcmp(a->flavors[i], a->flavors[at]) == 0)
+            return false;
+    return true;
+}
+
+/* Nodes that the queue has given to the role. */
+static void build_flavors(struct core *c, struct job *job, enum kube_role role)
+{
+    const struct kube_assignment *a = &job->workload->assignment[role];
+    uint32_t labels = a->place.selector.count, tolerations = a->place.toleration_count;
+    struct kube_demand *more = &job->demand[role];
+    struct kube_toleration *tolerated;
+    struct kube_label *selector;
+
+    for (uint32_t i = 0; i < a->flavor_count; i++) {
+        labels += queue_flavor(c, a->flavors[i])->place.selector.count;
+        tolerations += queue_flavor(c, a->flavors[i])->place.toleration_count;
+    }
+    selector = core_alloc(c, labels, sizeof(*selector));
+    tolerated = core_alloc(c, tolerations, sizeof(*tolerated));
+    if (c->error)
+        return;
+    add_place(selector, tolerated, more, &a->place);
+    for (uint32_t i = 0; i < a->flavor_count; i++)
+        if (is_first(a, i))
+            add_place(selector, tolerated, more, &queue_flavor(c, a->flavors[i])->place);
+    more->selector = selector;
+    more->tolerations = tolerated;
+}
+
 /* ---- GPUs ------------------------------------------------------------------------------------ */
 
 static bool asks_for_gpu(const struct core *c, const struct kube_task *task)
@@ -125,6 +170,8 @@ void demand_build(struct core *c)
     for (uint32_t j = 0; j < c->job_count && !c->error; j++) {
         struct job *job = &c->jobs[j];
 
+        for (int role = 0; role < KUBE_ROLE_MAX && job->queue == QUEUE_ADMITTED; role++)
+            build_flavors(c, job, (enum kube_role)role);
         for (int role = 0; role < KUBE_ROLE_MAX && gpus && !job->etj->gpu_nodes; role++)
             build_gpus(c, job, (enum kube_role)role);
         if (job->etj->topology_key)

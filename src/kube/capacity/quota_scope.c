@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The rest of spec.quota for a training, and of its namespace's quotas for growth in place.
- * node_capacity.c counts the rest of the latter for more pods.
+ * The rest of spec.quota and of what a queue has admitted for a training, and of its namespace's
+ * quotas for growth in place. node_capacity.c counts the rest of the latter for more pods.
  */
 #include "kube/capacity/capacity.h"
 
 #include "base/minmax.h"
+
+/* The most cores that a queue has admitted for all workers; INT64_MAX: no queue bounds them. */
+static int64_t admitted_mcpu(const struct job *job)
+{
+    int64_t most = queue_most(job, KUBE_WORKER);
+
+    return most == INT32_MAX ? INT64_MAX : most * job_task(job, KUBE_WORKER)->request.mcpu;
+}
 
 /* The rest of spec.quota beside the chief and @count pods of @role; INT64_MAX: no quota. */
 static struct kube_amount left_beside(const struct job *job, enum kube_role role, int64_t count)
@@ -38,6 +46,7 @@ int64_t quota_workers(const struct job *job, int64_t most)
     const struct kube_task *task = job_task(job, KUBE_WORKER);
     struct kube_amount left = left_beside(job, KUBE_PS, servers_of(job));
 
+    most = smaller(most, queue_most(job, KUBE_WORKER));
     return larger(times_in(&left, &task->request, most), task->min);
 }
 
@@ -46,12 +55,13 @@ int32_t quota_servers(const struct job *job, int32_t most)
     const struct kube_task *task = job_task(job, KUBE_PS);
     struct kube_amount left = left_beside(job, KUBE_WORKER, job_task(job, KUBE_WORKER)->min);
 
+    most = (int32_t)smaller(most, queue_most(job, KUBE_PS));
     return (int32_t)larger(times_in(&left, &task->request, most), task->min);
 }
 
 int64_t quota_mcpu(const struct job *job)
 {
-    return left_beside(job, KUBE_PS, servers_of(job)).mcpu;
+    return smaller(left_beside(job, KUBE_PS, servers_of(job)).mcpu, admitted_mcpu(job));
 }
 
 bool quota_allows(const struct job *job, enum kube_role role)
@@ -62,6 +72,10 @@ bool quota_allows(const struct job *job, enum kube_role role)
 
     if (role == KUBE_CHIEF) /* left_beside() always counts it */
         return true;
+    if (job->have[role] >= queue_most(job, role))
+        return false;
+    if (role == KUBE_WORKER)
+        left.mcpu = smaller(left.mcpu, admitted_mcpu(job));
     left.bytes -= job->have[KUBE_WORKER] * worker->request.bytes;
     return need->mcpu <= left.mcpu - job->held_mcpu && need->bytes <= left.bytes;
 }
@@ -69,7 +83,7 @@ bool quota_allows(const struct job *job, enum kube_role role)
 int64_t quota_more_mcpu(const struct job *job)
 {
     const struct kube_task *task = job_task(job, KUBE_WORKER);
-    int64_t own = left_beside(job, KUBE_PS, job->have[KUBE_PS]).mcpu;
+    int64_t own = smaller(left_beside(job, KUBE_PS, job->have[KUBE_PS]).mcpu, admitted_mcpu(job));
     int64_t more = own == INT64_MAX ? own : own - job->held_mcpu;
 
     if (!job->quota_scope)

@@ -7,6 +7,7 @@
 
 #define RESTART_NS     (10 * NS_PER_S) /* delay of the second restart; doubles with each */
 #define RESTART_MAX_NS (300 * NS_PER_S)
+#define RANKS          4 /* of actions of one training, see rank_of() */
 #define SAVING_TIMES   4 /* a chief that may be saving gets so many times drain_ns */
 
 /* ---- trouble --------------------------------------------------------------------------------- */
@@ -59,9 +60,17 @@ static void count_failure(struct job *job)
     status->restarts++;
 }
 
+/* Whether it may have no pods: a person pauses it, or a queue has not admitted it (any more). */
+static bool has_to_rest(const struct job *job)
+{
+    return job->etj->suspend || job->queue == QUEUE_WAITS ||
+           (job->queue == QUEUE_UNKNOWN && job->replica_count == 0);
+}
+
 void life_aim(struct core *c, struct job *job)
 {
     const struct kube_etj *etj = job->etj;
+    bool rests = has_to_rest(job);
     bool ended = etj->status.phase == KUBE_SUCCEEDED || etj->status.phase == KUBE_FAILED;
     const struct replica *chief = job->chief;
 
@@ -75,13 +84,13 @@ void life_aim(struct core *c, struct job *job)
     } else if (etj->fault) {
         job->aim = AIM_NOTHING;
     } else if (chief && chief->state == POD_ENDED &&
-               (!etj->suspend || (job->report && job->report->finished))) {
+               (!rests || (job->report && job->report->finished))) {
         job->aim = AIM_END;
         job->status.phase = KUBE_SUCCEEDED;
-    } else if (chief && chief->state == POD_FAILED && !etj->suspend) {
+    } else if (chief && chief->state == POD_FAILED && !rests) {
         count_failure(job);
         job->failed = job->status.restarts > etj->backoff_limit;
-    } else if (etj->suspend) {
+    } else if (rests) {
         job->aim = AIM_SUSPEND;
     }
     if (job->failed) {
@@ -236,8 +245,13 @@ static int rank_of(const struct kube_action *action)
         return 0;
     case KUBE_SET_MEMBERS:
         return 1;
-    default:
+    case KUBE_MAKE_WORKLOAD:
+    case KUBE_TURN_WORKLOAD:
+    case KUBE_TELL_WORKLOAD:
+    case KUBE_DELETE_WORKLOAD:
         return 2;
+    default:
+        return RANKS - 1;
     }
 }
 
@@ -252,7 +266,7 @@ static void put_in_order(struct core *c, size_t first)
     ordered = core_alloc(c, count, sizeof(*ordered));
     if (!ordered)
         return;
-    for (int rank = 0; rank <= 2; rank++)
+    for (int rank = 0; rank < RANKS; rank++)
         for (size_t i = 0; i < count; i++)
             if (rank_of(&actions[i]) == rank)
                 ordered[at++] = actions[i];
@@ -279,6 +293,7 @@ void life_act(struct core *c, struct job *job)
     }
     if (job->aim != AIM_NOTHING)
         members_tell(c, job);
+    queue_act(c, job);
     put_in_order(c, first);
     tell_failures(c, job);
     refused_tell(job);

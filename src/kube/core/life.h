@@ -12,6 +12,9 @@
 void life_aim(struct core *c, struct job *job);
 void life_act(struct core *c, struct job *job);
 
+/* queueing.c: asks the training's queue, and tells Kueue how it goes */
+void queue_act(struct core *c, struct job *job);
+
 /* members.c */
 void members_tell(struct core *c, struct job *job);
 

@@ -2,6 +2,7 @@
 /* Writes a training's status: phase, conditions, counts, progress; sends events on changes. */
 #include "kube/core/life.h"
 
+#include "base/minmax.h"
 #include "base/visible.h"
 
 #include <math.h>
@@ -88,6 +89,28 @@ static bool contested(struct core *c, const struct job *job)
     return true;
 }
 
+/* Why it has no pods, or is to have none. */
+static const char *rest_reason(const struct job *job)
+{
+    if (job->etj->suspend)
+        return job->replica_count ? "Suspending" : "Suspended";
+    if (job->queue == QUEUE_UNKNOWN)
+        return "QueueUnknown";
+    return job->workload && job->workload->evicted ? "Evicted" : "Queued";
+}
+
+static const char *rest_message(const struct job *job)
+{
+    if (job->etj->suspend)
+        return "everything is given back; it goes on from its checkpoint";
+    if (job->queue == QUEUE_UNKNOWN)
+        return "nobody can tell yet what its queue says";
+    if (job->workload && *job->workload->why)
+        return job->workload->why;
+    return job->workload && !job->workload->active ? "its Workload is not active: nobody admits it"
+                                                   : "it waits until its queue admits it";
+}
+
 static void set_conditions(struct core *c, struct job *job)
 {
     const struct kube_status *s = &job->status;
@@ -127,8 +150,8 @@ static void set_conditions(struct core *c, struct job *job)
     set(c, job, KUBE_COMPLETE, ended, ended ? phase : "NotEnded", "%s",
         ended ? "the training has ended" : "the training has not ended");
     set(c, job, KUBE_IS_SUSPENDED, s->phase == KUBE_SUSPENDED,
-        job->aim == AIM_SUSPEND ? phase : "NotSuspended", "%s",
-        s->phase == KUBE_SUSPENDED    ? "everything is given back; it goes on from its checkpoint"
+        job->aim == AIM_SUSPEND ? rest_reason(job) : "NotSuspended", "%s",
+        s->phase == KUBE_SUSPENDED    ? rest_message(job)
         : s->phase == KUBE_SUSPENDING ? "it saves a checkpoint and gives everything back"
                                       : "nothing asks it to give everything back");
 }
@@ -145,12 +168,15 @@ static void set_reason(struct job *job)
     } else if (job->trouble_reason) {
         reason = job->trouble_reason;
         message = job->trouble;
+    } else if (job->aim == AIM_SUSPEND && !job->etj->suspend) {
+        reason = rest_reason(job);
+        message = rest_message(job);
     } else if (job->aim == AIM_RUN) {
         reason = job->lack ? job->lack : job->etj->replicas ? "Pinned" : "Policy";
         message = job->why_text;
         if (job->etj->replicas && !job->lack)
             message = job->want[KUBE_WORKER] < job->etj->replicas
-                          ? "spec.quota leaves less than spec.workers.replicas"
+                          ? "spec.quota or its queue leaves less than spec.workers.replicas"
                           : "spec.workers.replicas says so";
     }
     if (job->aim == AIM_RUN && !job->trouble_reason && job->silent) {
@@ -259,6 +285,21 @@ static bool worth_sending(struct core *c, struct job *job)
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+static void tell_rest(struct core *c, struct job *job, const struct kube_status *now,
+                      const struct kube_status *before)
+{
+    bool rested = before->conditions[KUBE_IS_SUSPENDED].status == KUBE_TRUE;
+    const char *why = rest_reason(job);
+
+    if (now->phase == KUBE_SUSPENDED && before->phase != KUBE_SUSPENDED)
+        core_event(c, job, false, why, "%s",
+                   job->etj->suspend ? "everything is given back" : rest_message(job));
+    if (rested && now->phase != KUBE_SUSPENDED && job->queue == QUEUE_ADMITTED)
+        core_event(c, job, false, "Admitted", "by the ClusterQueue %s, with at most %d workers",
+                   job->workload->cluster_queue,
+                   (int)smaller(queue_most(job, KUBE_WORKER), job_task(job, KUBE_WORKER)->max));
+}
+
 static void tell_changes(struct core *c, struct job *job)
 {
     const struct kube_status *now = &job->status;
@@ -271,8 +312,7 @@ static void tell_changes(struct core *c, struct job *job)
         core_event(c, job, false, "Succeeded", "the training has ended");
     if (now->phase == KUBE_FAILED && before->phase != KUBE_FAILED)
         core_event(c, job, true, "Failed", "its chief failed %d times", now->restarts);
-    if (now->phase == KUBE_SUSPENDED && before->phase != KUBE_SUSPENDED)
-        core_event(c, job, false, "Suspended", "everything is given back");
+    tell_rest(c, job, now, before);
     if (now->phase != KUBE_FAILED && degraded->status == KUBE_TRUE &&
         strcmp(degraded->reason, before->conditions[KUBE_DEGRADED].reason) != 0)
         core_event(c, job, true, job->trouble_reason ? job->trouble_reason : "Contested", "%s",

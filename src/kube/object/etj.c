@@ -6,12 +6,14 @@
 #include "kube/object/object.h"
 
 #include "base/cleanup.h"
+#include "base/fnv.h"
 #include "kube/object/quantity.h"
 #include "kube/object/read.h"
 #include "policy/core/policy.h"
 
 #include <assert.h>
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +26,8 @@ static const char *const phase_names[] = {"Pending",    "Starting",    "Running"
                                           "Suspending", "Suspended",   "Succeeded",
                                           "Failed",     "Terminating", "Invalid"};
 static_assert(ARRAY_LEN(phase_names) == KUBE_PHASE_MAX, "a name for each");
+static const char *const task_names[] = {"chief", "ps", "workers"};
+static_assert(ARRAY_LEN(task_names) == KUBE_ROLE_MAX, "a name for each");
 static const char *const mode_names[] = {"sync", "async"};
 static_assert(ARRAY_LEN(mode_names) == KUBE_MODE_MAX, "a name for each");
 static const char *const closeness_names[] = {"prefer", "require"};
@@ -345,6 +349,42 @@ static void read_topology(struct reader *r, const json_t *spec, struct kube_etj 
     read_at(r, "spec.");
 }
 
+/* Adds a value of the spec, in one form whatever the order of its keys. */
+static void add_asked(struct reader *r, const json_t *value, uint64_t *hash)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+
+    if (value && !text)
+        error_set(&r->err, -ENOMEM, "out of memory");
+    *hash = fnv_text(*hash, text ? text : "-");
+    free(text);
+}
+
+/* Hashes the queue, and all of the spec by which it decides. */
+static void read_queue(struct reader *r, const json_t *json, struct kube_etj *etj)
+{
+    static const char *const keys[] = {"min", "max", "resources", "template"};
+    const json_t *labels = read_object(r, read_object(r, json, "metadata"), "labels");
+    const json_t *spec = json_object_get(json, "spec");
+    const char *queue = read_string(r, labels, KUBE_LABEL_QUEUE);
+    const char *priority = read_string(r, labels, KUBE_LABEL_QUEUE_PRIORITY);
+
+    etj->queue = read_copy(r, queue ? queue : "");
+    etj->queue_priority = read_copy(r, priority ? priority : "");
+    if (!queue || !*queue)
+        return;
+    etj->asks = fnv_text(FNV_START, queue);
+    etj->asks = fnv_text(etj->asks, priority ? priority : "-");
+    add_asked(r, json_object_get(spec, "priorityClassName"), &etj->asks);
+    for (int role = 0; role < KUBE_ROLE_MAX; role++) {
+        const json_t *task = json_object_get(spec, task_names[role]);
+
+        for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+            add_asked(r, json_object_get(task, keys[i]), &etj->asks);
+    }
+    etj->asks |= 1; /* 0: a Workload that says nothing */
+}
+
 /* Checks that spec.quota has room for the minimum of each role. */
 static void check_quota(struct reader *r, const json_t *spec, struct kube_etj *etj)
 {
@@ -409,9 +449,8 @@ static void read_spec(struct reader *r, const json_t *spec, struct kube_etj *etj
     if (!etj->checkpoint_path)
         etj->checkpoint_path = read_copy(r, "");
     etj->checkpoint_interval_s = read_int(r, checkpoint, "intervalSeconds", 60, 1, 86400);
-    read_task(r, spec, "chief", KUBE_CHIEF, &etj->task[KUBE_CHIEF]);
-    read_task(r, spec, "ps", KUBE_PS, &etj->task[KUBE_PS]);
-    read_task(r, spec, "workers", KUBE_WORKER, &etj->task[KUBE_WORKER]);
+    for (int role = 0; role < KUBE_ROLE_MAX; role++)
+        read_task(r, spec, task_names[role], (enum kube_role)role, &etj->task[role]);
     read_workers(r, spec, etj);
     read_at(r, "spec.");
     check_quota(r, spec, etj);
@@ -435,6 +474,7 @@ int kube_etj_parse(const json_t *json, struct kube_etj **ret, struct error *err)
             etj->finalizer = (int32_t)i;
     if (r.err.code == 0) {
         read_spec(&spec, json_object_get(json, "spec"), etj);
+        read_queue(&r, json, etj);
         read_status(json_object_get(json, "status"), &etj->status);
         if (spec.err.code == -ENOMEM)
             r.err = spec.err;
@@ -470,6 +510,8 @@ struct kube_etj *kube_etj_free(struct kube_etj *etj)
     free(etj->priority_class);
     free(etj->checkpoint_path);
     free(etj->topology_key);
+    free(etj->queue);
+    free(etj->queue_priority);
     free(etj);
     return NULL;
 }

@@ -25,6 +25,11 @@
 #define KUBE_PLURAL    "elastictrainingjobs"
 #define KUBE_FINALIZER KUBE_GROUP "/drain"
 
+/* Kueue: its group, and the labels of a training that ask for its queue. */
+#define KUBE_KUEUE_GROUP          "kueue.x-k8s.io"
+#define KUBE_LABEL_QUEUE          KUBE_KUEUE_GROUP "/queue-name"
+#define KUBE_LABEL_QUEUE_PRIORITY KUBE_KUEUE_GROUP "/priority-class"
+
 /*
  * On a node: the cores that its watts allow (a quantity), and until when (RFC 3339; absent:
  * always). Trainings do not grow beyond it. Whoever may annotate nodes writes it: the node's
@@ -43,6 +48,10 @@
 
 /* The CPU limit that a worker's pod was made with, until the worker is in the training. */
 #define KUBE_ANNOTATION_START KUBE_GROUP "/start-cpu"
+
+/* On a training's Workload: what it asks for, as a hash; and that its training is paused. */
+#define KUBE_ANNOTATION_ASKS   KUBE_GROUP "/asks"
+#define KUBE_ANNOTATION_PAUSED KUBE_GROUP "/paused"
 
 #define KUBE_CONTAINER    "tide" /* a pod's container that trains; the others are the user's */
 #define KUBE_PORT         2222
@@ -329,6 +338,9 @@ struct kube_etj {
     char *image;
     char *policy;         /* as written, "": the cluster's default */
     char *priority_class; /* "": none */
+    char *queue;          /* KUBE_LABEL_QUEUE; "": none */
+    char *queue_priority; /* KUBE_LABEL_QUEUE_PRIORITY; "": none */
+    uint64_t asks;        /* hash of what a queue is asked for: another one needs a new admission */
     json_t *command;      /* arrays of strings; NULL: none */
     json_t *args;
     json_t *env; /* array, as in a container */
@@ -367,6 +379,49 @@ struct kube_pdb {
     struct kube_term selector; /* every requirement; none: every pod of the namespace */
     bool nothing;              /* no selector at all: selects no pod */
     int32_t allowed;           /* disruptions allowed now */
+};
+
+/* ---- Kueue ----------------------------------------------------------------------------------- */
+
+/* The queue's answer for the pods of one role. */
+struct kube_assignment {
+    int32_t count;  /* pods that it admits; -1: it does not say */
+    char **flavors; /* of each resource; they may repeat */
+    uint32_t flavor_count;
+    struct kube_place place; /* nodeSelector and tolerations that its checks add */
+};
+
+/* A training's place in a queue. */
+struct kube_workload {
+    struct kube_meta meta;
+    char *version;
+    char *owner_uid;     /* of the controlling owner; NULL: none */
+    char *cluster_queue; /* that has admitted it; "": none */
+    char *why;           /* why it waits, or was evicted, for a person; "": nothing is known */
+    char *evicted_for;   /* "Preempted", … */
+    uint64_t asks;       /* KUBE_ANNOTATION_ASKS */
+    json_t *conditions;  /* array; NULL: none */
+    struct kube_assignment assignment[KUBE_ROLE_MAX];
+    bool active; /* may be admitted */
+    bool paused; /* it is not active since its training is paused */
+    bool reserved;
+    bool admitted;
+    bool evicted;
+    bool finished;
+    bool pods_ready;
+};
+
+/* Nodes that a queue hands out. */
+struct kube_flavor {
+    struct kube_meta meta;
+    struct kube_place place; /* its labels as a selector, and tolerations */
+};
+
+/* A PriorityClass, or Kueue's WorkloadPriorityClass. */
+struct kube_class {
+    struct kube_meta meta;
+    int32_t value;
+    bool standard; /* of pods that name none */
 };
 
 /* ---- reports --------------------------------------------------------------------------------- */
@@ -414,6 +469,9 @@ int kube_pod_parse(const json_t *json, struct kube_pod **ret, struct error *err)
 int kube_etj_parse(const json_t *json, struct kube_etj **ret, struct error *err);
 int kube_quota_parse(const json_t *json, struct kube_quota **ret, struct error *err);
 int kube_pdb_parse(const json_t *json, struct kube_pdb **ret, struct error *err);
+int kube_workload_parse(const json_t *json, struct kube_workload **ret, struct error *err);
+int kube_flavor_parse(const json_t *json, struct kube_flavor **ret, struct error *err);
+int kube_class_parse(const json_t *json, struct kube_class **ret, struct error *err);
 
 /* Parses the body of POST /v1/jobs/NAMESPACE/NAME/report; the receiver sets the names in it. */
 int kube_report_parse(const json_t *json, struct kube_report **ret, struct error *err);
@@ -423,7 +481,13 @@ struct kube_pod *kube_pod_free(struct kube_pod *pod);
 struct kube_etj *kube_etj_free(struct kube_etj *etj);
 struct kube_quota *kube_quota_free(struct kube_quota *quota);
 struct kube_pdb *kube_pdb_free(struct kube_pdb *pdb);
+struct kube_workload *kube_workload_free(struct kube_workload *workload);
+struct kube_flavor *kube_flavor_free(struct kube_flavor *flavor);
+struct kube_class *kube_class_free(struct kube_class *class);
 struct kube_report *kube_report_free(struct kube_report *report);
+
+/* The name of a training's Workload: "etj-NAME-" and the begin of its UID. */
+void kube_workload_name(const struct kube_etj *etj, char ret[KUBE_NAME_MAX + 1]);
 
 const char *kube_role_name(enum kube_role role);                /* "chief", "ps", "worker" */
 const char *kube_phase_name(enum kube_phase phase);             /* "Running" */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "kube/shell/action_queue.h"
 #include "kube/shell/event_series.h"
+#include "kube/shell/workload.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -83,13 +84,13 @@ static const char *name_of(const json_t *object)
     return name ? name : "";
 }
 
-static json_t *delete_options(const struct kube_action *action)
+static json_t *delete_options(const char *uid, int32_t grace_s)
 {
     json_t *options = json_pack("{s:s,s:s,s:{s:s}}", "apiVersion", "v1", "kind", "DeleteOptions",
-                                "preconditions", "uid", action->pod->meta.uid);
+                                "preconditions", "uid", uid);
 
-    if (options && action->delete.grace_s >= 0)
-        json_object_set_new(options, "gracePeriodSeconds", json_integer(action->delete.grace_s));
+    if (options && grace_s >= 0)
+        json_object_set_new(options, "gracePeriodSeconds", json_integer(grace_s));
     return options;
 }
 
@@ -109,8 +110,46 @@ static void of_pod(struct step *s, const struct kube_action *action)
     } else {
         s->verb = CLIENT_DELETE;
         core_path(s->path, space, "pods", name, "");
-        s->body = delete_options(action);
+        s->body = delete_options(pod->meta.uid, action->delete.grace_s);
     }
+}
+
+static void workload_path(char *path, const struct kube_queueing *q, const char *space,
+                          const char *tail)
+{
+    snprintf(path, PATH_LEN, "/apis/" KUBE_KUEUE_GROUP "/%s/namespaces/%s/workloads%s%s%s",
+             q->version, space, q->workload ? "/" : "", q->workload ? q->workload->meta.name : "",
+             tail);
+}
+
+static int of_workload(struct step *s, struct actor *a, const struct kube_action *action)
+{
+    const struct kube_queueing *q = &action->queueing;
+    const char *space = action->etj->meta.namespace;
+    struct kube_queueing none = *q;
+
+    s->verb = CLIENT_MERGE;
+    switch (action->kind) {
+    case KUBE_MAKE_WORKLOAD:
+        s->verb = CLIENT_POST;
+        none.workload = NULL;
+        workload_path(s->path, &none, space, "");
+        s->body = kube_workload_json(a->settings, action->etj, q);
+        break;
+    case KUBE_TURN_WORKLOAD:
+        workload_path(s->path, q, space, "");
+        s->body = kube_workload_turn_json(q);
+        break;
+    case KUBE_TELL_WORKLOAD:
+        workload_path(s->path, q, space, "/status");
+        s->body = kube_workload_news_json(q);
+        break;
+    default:
+        s->verb = CLIENT_DELETE;
+        workload_path(s->path, q, space, "");
+        s->body = delete_options(q->workload->meta.uid, -1);
+    }
+    return s->body ? 0 : -ENOMEM;
 }
 
 /* A repeated event is not written again: its Event object counts the repetitions. */
@@ -217,6 +256,11 @@ static int add_action(struct chain *c, const struct kube_action *action)
         break;
     case KUBE_EVENT:
         return of_event(s, c->actor, action);
+    case KUBE_MAKE_WORKLOAD:
+    case KUBE_TURN_WORKLOAD:
+    case KUBE_TELL_WORKLOAD:
+    case KUBE_DELETE_WORKLOAD:
+        return of_workload(s, c->actor, action);
     default:
         of_pod(s, action);
     }
@@ -272,6 +316,9 @@ static bool is_done(const struct step *s, const struct client_answer *answer)
 {
     switch (s->kind) {
     case KUBE_DELETE_POD:
+    case KUBE_DELETE_WORKLOAD:
+    case KUBE_TURN_WORKLOAD:
+    case KUBE_TELL_WORKLOAD: /* one of Kueue's own has come first: the next look decides anew */
         return answer->code == -ENOENT || answer->code == -EAGAIN;
     case KUBE_ASK_LEAVE:
     case KUBE_REMOVE_FINALIZER:
@@ -325,7 +372,8 @@ static void give_up(struct chain *c)
 static void fail(struct chain *c, int code, const char *text)
 {
     struct actor *a = c->actor;
-    bool alone = makes(c->first) || c->first->kind == KUBE_RESIZE_POD;
+    bool alone = makes(c->first) || c->first->kind == KUBE_RESIZE_POD ||
+                 c->first->kind >= KUBE_MAKE_WORKLOAD;
     bool refused = code == -EINVAL || code == -EACCES || code == -EEXIST || code == -ESHUTDOWN ||
                    (alone && code == -EREMOTEIO); /* mostly a webhook that does not answer */
 
@@ -427,7 +475,8 @@ static void on_claimed(void *arg, const struct client_answer *answer)
         snprintf(text, sizeof(text), "%s %.100s is there already, and not this training's",
                  json_string_value(json_object_get(s->body, "kind")), name_of(s->body));
         fail(c, -EEXIST, text);
-    } else if (s->kind == KUBE_CREATE_POD || holds(answer->body, s->body)) {
+    } else if (s->kind == KUBE_CREATE_POD || s->kind == KUBE_MAKE_WORKLOAD ||
+               holds(answer->body, s->body)) {
         succeed(c, answer->body);
     } else {
         s->verb = CLIENT_APPLY;

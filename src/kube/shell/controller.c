@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fnv.h"
+#include "kube/api/discovery.h"
 #include "kube/core/reconcile.h"
 #include "kube/shell/object_cache.h"
 
@@ -20,6 +21,8 @@ struct feed {
 
 struct controller {
     struct client *client;
+    sd_event *event;
+    struct discovery *kueue;
     const struct controller_options *options;
     struct actor *actor;
     struct kube_memory *memory;
@@ -48,6 +51,10 @@ static const struct {
     [CACHE_ETJS] = {"/apis/" KUBE_GROUP "/" KUBE_VERSION, KUBE_PLURAL, true},
     [CACHE_QUOTAS] = {"/api/v1", "resourcequotas", true},
     [CACHE_PDBS] = {"/apis/policy/v1", "poddisruptionbudgets", true},
+    [CACHE_WORKLOADS] = {NULL, "workloads", true}, /* of Kueue's group, in the version it serves */
+    [CACHE_FLAVORS] = {NULL, "resourceflavors", false},
+    [CACHE_QUEUE_CLASSES] = {NULL, "workloadpriorityclasses", false},
+    [CACHE_CLASSES] = {"/apis/scheduling.k8s.io/v1", "priorityclasses", false},
 };
 static_assert(ARRAY_LEN(kinds) == CACHE_KIND_MAX, "an entry for each kind");
 
@@ -195,6 +202,38 @@ unsigned controller_report(void *arg, struct kube_report *report, json_t **ret_m
 
 /* ---- looking ---- */
 
+static bool kueue_synced(const struct controller *c)
+{
+    for (enum cache_kind kind = CACHE_WORKLOADS; kind < CACHE_KIND_MAX; kind++)
+        if (!c->feeds[kind].watch || !watch_synced(c->feeds[kind].watch))
+            return false;
+    return true;
+}
+
+static void fill_kueue(const struct controller *c, struct kube_world *w)
+{
+    const struct cache *workloads = &c->feeds[CACHE_WORKLOADS].cache;
+    const struct cache *flavors = &c->feeds[CACHE_FLAVORS].cache;
+    const struct cache *classes = &c->feeds[CACHE_CLASSES].cache;
+    const struct cache *queue_classes = &c->feeds[CACHE_QUEUE_CLASSES].cache;
+    const char *version = discovery_version(c->kueue);
+
+    w->kueue_version = version;
+    w->kueue = version && !*version ? KUBE_KUEUE_ABSENT
+               : kueue_synced(c)    ? KUBE_KUEUE_KNOWN
+                                    : KUBE_KUEUE_UNKNOWN;
+    if (w->kueue != KUBE_KUEUE_KNOWN)
+        return;
+    w->workloads = (const struct kube_workload *const *)workloads->items;
+    w->workload_count = workloads->count;
+    w->flavors = (const struct kube_flavor *const *)flavors->items;
+    w->flavor_count = flavors->count;
+    w->classes = (const struct kube_class *const *)classes->items;
+    w->class_count = classes->count;
+    w->queue_classes = (const struct kube_class *const *)queue_classes->items;
+    w->queue_class_count = queue_classes->count;
+}
+
 static void fill_world(const struct controller *c, struct kube_world *w)
 {
     const struct cache *nodes = &c->feeds[CACHE_NODES].cache, *pods = &c->feeds[CACHE_PODS].cache;
@@ -218,6 +257,7 @@ static void fill_world(const struct controller *c, struct kube_world *w)
         .reports = (const struct kube_report *const *)c->reports,
         .report_count = c->n_reports,
     };
+    fill_kueue(c, w);
 }
 
 /* Marks the trainings whose earlier actions are still under way. */
@@ -337,6 +377,12 @@ static void on_learnt(void *arg, enum kube_action_kind kind, json_t *object)
     case KUBE_RESIZE_POD:
         watch_learn(c->feeds[CACHE_PODS].watch, object);
         break;
+    case KUBE_MAKE_WORKLOAD:
+    case KUBE_TURN_WORKLOAD:
+    case KUBE_TELL_WORKLOAD:
+        if (c->feeds[CACHE_WORKLOADS].watch)
+            watch_learn(c->feeds[CACHE_WORKLOADS].watch, object);
+        break;
     default: /* a deleted object may be gone: the watch tells */
         break;
     }
@@ -402,25 +448,58 @@ void controller_lead(struct controller *c, bool leading)
         c->memory = memory;
         /* the leader before us may have written objects that our watches have not brought yet */
         for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++)
-            watch_renew(c->feeds[kind].watch);
+            if (c->feeds[kind].watch)
+                watch_renew(c->feeds[kind].watch);
     }
     controller_wake(c);
 }
 
 static int start_feed(struct controller *c, sd_event *event, enum cache_kind kind)
 {
-    const char *space = c->options->name_space;
+    const char *space = c->options->name_space, *api = kinds[kind].api;
     struct feed *f = &c->feeds[kind];
-    char path[400];
+    char path[400], group[200];
     int r = cache_init(&f->cache, kind);
+
+    if (!api) {
+        snprintf(group, sizeof(group), "/apis/" KUBE_KUEUE_GROUP "/%s",
+                 discovery_version(c->kueue));
+        api = group;
+    }
 
     f->controller = c;
     if (space && kinds[kind].spaced)
-        snprintf(path, sizeof(path), "%s/namespaces/%s/%s", kinds[kind].api, space,
-                 kinds[kind].plural);
+        snprintf(path, sizeof(path), "%s/namespaces/%s/%s", api, space, kinds[kind].plural);
     else
-        snprintf(path, sizeof(path), "%s/%s", kinds[kind].api, kinds[kind].plural);
+        snprintf(path, sizeof(path), "%s/%s", api, kinds[kind].plural);
     return r < 0 ? r : watch_new(c->client, event, path, NULL, on_change, f, &f->watch);
+}
+
+static void stop_feed(struct controller *c, enum cache_kind kind)
+{
+    struct feed *f = &c->feeds[kind];
+
+    f->watch = watch_free(f->watch);
+    if (f->controller)
+        cache_done(&f->cache);
+    f->controller = NULL;
+}
+
+/* Kueue has come, has gone, or serves another version. */
+static void on_kueue(void *arg)
+{
+    struct controller *c = arg;
+    const char *version = discovery_version(c->kueue);
+    int r = 0;
+
+    for (enum cache_kind kind = CACHE_WORKLOADS; kind < CACHE_KIND_MAX; kind++) {
+        stop_feed(c, kind);
+        if (version && *version && r >= 0)
+            r = start_feed(c, c->event, kind);
+    }
+    if (r < 0)
+        say(c, "cannot watch Kueue's objects: trainings with a queue do not begin");
+    controller_wake(c);
 }
 
 int controller_new(struct client *client, sd_event *event, const struct controller_options *options,
@@ -440,6 +519,7 @@ int controller_new(struct client *client, sd_event *event, const struct controll
     if (!c)
         return -ENOMEM;
     c->client = client;
+    c->event = event;
     c->options = options;
     c->due_ns = UINT64_MAX;
     c->members = json_object();
@@ -451,8 +531,10 @@ int controller_new(struct client *client, sd_event *event, const struct controll
         r = sd_event_source_set_enabled(c->timer, SD_EVENT_OFF);
     if (r >= 0)
         r = actor_new(client, &events, options->pods, options->identity, &c->actor);
-    for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX && r >= 0; kind++)
+    for (enum cache_kind kind = 0; kind < CACHE_WORKLOADS && r >= 0; kind++)
         r = start_feed(c, event, kind);
+    if (r >= 0)
+        r = discovery_new(client, event, KUBE_KUEUE_GROUP, on_kueue, c, &c->kueue);
     if (r < 0) {
         controller_free(c);
         return r;
@@ -466,11 +548,9 @@ struct controller *controller_free(struct controller *c)
     if (!c)
         return NULL;
     actor_free(c->actor);
-    for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++) {
-        watch_free(c->feeds[kind].watch);
-        if (c->feeds[kind].controller)
-            cache_done(&c->feeds[kind].cache);
-    }
+    discovery_free(c->kueue);
+    for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++)
+        stop_feed(c, kind);
     while (c->n_reports > 0)
         kube_report_free(c->reports[--c->n_reports]);
     free(c->reports);
@@ -484,7 +564,7 @@ struct controller *controller_free(struct controller *c)
 
 bool controller_synced(const struct controller *c)
 {
-    for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++)
+    for (enum cache_kind kind = 0; kind < CACHE_WORKLOADS; kind++)
         if (!watch_synced(c->feeds[kind].watch))
             return false;
     return true;
@@ -498,9 +578,11 @@ void controller_count(const struct controller *c, struct controller_counts *ret)
                                       .unreadable = c->unreadable,
                                       .actor = c->actor};
     for (enum cache_kind kind = 0; kind < CACHE_KIND_MAX; kind++) {
+        ret->objects[kind] = c->feeds[kind].cache.count;
+        if (!c->feeds[kind].watch)
+            continue;
         ret->lists += watch_lists(c->feeds[kind].watch);
         ret->resumes += watch_resumes(c->feeds[kind].watch);
-        ret->objects[kind] = c->feeds[kind].cache.count;
     }
     for (size_t i = 0; i < c->feeds[CACHE_ETJS].cache.count; i++) {
         const struct kube_etj *etj = c->feeds[CACHE_ETJS].cache.items[i];

@@ -47,7 +47,7 @@ struct controller_counts {
     uint64_t looks, look_ns, look_max_ns;
     const struct actor *actor;
     uint64_t lists, resumes, unreadable;
-    size_t objects[5]; /* by enum cache_kind */
+    size_t objects[9]; /* by enum cache_kind */
     size_t phases[KUBE_PHASE_MAX];
 };
 

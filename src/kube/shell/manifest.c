@@ -92,7 +92,7 @@ static json_t *labels_of(const struct kube_etj *etj, const char *role, const cha
                      role, KUBE_LABEL_INDEX, index, "app.kubernetes.io/managed-by", "tide-kube");
 }
 
-static json_t *owner_of(const struct kube_etj *etj)
+json_t *kube_owner_json(const struct kube_etj *etj)
 {
     return json_pack("[{s:s, s:s, s:s, s:s, s:b, s:b}]", "apiVersion", API, "kind", KUBE_KIND,
                      "name", etj->meta.name, "uid", etj->meta.uid, "controller", 1,
@@ -477,7 +477,7 @@ static json_t *metadata_of(const struct kube_etj *etj, const json_t *template,
     ours = labels_of(etj, kube_role_name(new_pod->role), index);
     e = json_object_set_new(meta, "name", json_string(name));
     e |= json_object_set_new(meta, "namespace", json_string(etj->meta.namespace));
-    e |= json_object_set_new(meta, "ownerReferences", owner_of(etj));
+    e |= json_object_set_new(meta, "ownerReferences", kube_owner_json(etj));
     if (json_is_object(json_object_get(user, "annotations")))
         e |= json_object_set_new(meta, "annotations",
                                  json_deep_copy(json_object_get(user, "annotations")));
@@ -525,9 +525,10 @@ json_t *kube_service_json(const struct kube_etj *etj)
     return json_pack(
         "{s:s, s:s, s:{s:s, s:s, s:o, s:o}, s:{s:s, s:b, s:{s:s}, s:[{s:s, s:i, s:s}]}}",
         "apiVersion", "v1", "kind", "Service", "metadata", "name", etj->meta.name, "namespace",
-        etj->meta.namespace, "labels", labels_of(etj, NULL, NULL), "ownerReferences", owner_of(etj),
-        "spec", "clusterIP", "None", "publishNotReadyAddresses", 1, "selector", KUBE_LABEL_JOB,
-        etj->meta.name, "ports", "name", "tensorflow", "port", KUBE_PORT, "protocol", "TCP");
+        etj->meta.namespace, "labels", labels_of(etj, NULL, NULL), "ownerReferences",
+        kube_owner_json(etj), "spec", "clusterIP", "None", "publishNotReadyAddresses", 1,
+        "selector", KUBE_LABEL_JOB, etj->meta.name, "ports", "name", "tensorflow", "port",
+        KUBE_PORT, "protocol", "TCP");
 }
 
 json_t *kube_config_json(const struct kube_pod_settings *settings, const struct kube_etj *etj)
@@ -537,8 +538,8 @@ json_t *kube_config_json(const struct kube_pod_settings *settings, const struct 
     snprintf(name, sizeof(name), "%s-ca", etj->meta.name);
     return json_pack("{s:s, s:s, s:{s:s, s:s, s:o, s:o}, s:{s:s}}", "apiVersion", "v1", "kind",
                      "ConfigMap", "metadata", "name", name, "namespace", etj->meta.namespace,
-                     "labels", labels_of(etj, NULL, NULL), "ownerReferences", owner_of(etj), "data",
-                     "ca.crt", settings->ca_pem);
+                     "labels", labels_of(etj, NULL, NULL), "ownerReferences", kube_owner_json(etj),
+                     "data", "ca.crt", settings->ca_pem);
 }
 
 json_t *kube_finalizer_json(const struct kube_etj *etj)

@@ -22,6 +22,8 @@ struct kube_pod_settings {
 void kube_pod_name(const struct kube_etj *etj, enum kube_role role, uint32_t index,
                    char ret[KUBE_NAME_MAX + 1]);
 
+json_t *kube_owner_json(const struct kube_etj *etj); /* ownerReferences */
+
 /* Whole objects: a pod for CREATE_POD; a service and a ConfigMap for CREATE_SERVICE. */
 json_t *kube_pod_json(const struct kube_pod_settings *settings, const struct kube_etj *etj,
                       const struct kube_new_pod *new_pod);

@@ -34,6 +34,36 @@ static int parse_pdb(const json_t *json, void **ret, struct error *err)
     return kube_pdb_parse(json, (struct kube_pdb **)ret, err);
 }
 
+static int parse_workload(const json_t *json, void **ret, struct error *err)
+{
+    return kube_workload_parse(json, (struct kube_workload **)ret, err);
+}
+
+static int parse_flavor(const json_t *json, void **ret, struct error *err)
+{
+    return kube_flavor_parse(json, (struct kube_flavor **)ret, err);
+}
+
+static int parse_class(const json_t *json, void **ret, struct error *err)
+{
+    return kube_class_parse(json, (struct kube_class **)ret, err);
+}
+
+static void free_workload(void *item)
+{
+    kube_workload_free(item);
+}
+
+static void free_flavor(void *item)
+{
+    kube_flavor_free(item);
+}
+
+static void free_class(void *item)
+{
+    kube_class_free(item);
+}
+
 static void free_node(void *item)
 {
     kube_node_free(item);
@@ -63,9 +93,15 @@ static const struct {
     int (*parse)(const json_t *json, void **ret, struct error *err);
     void (*free)(void *item);
 } kinds[] = {
-    [CACHE_NODES] = {parse_node, free_node}, [CACHE_PODS] = {parse_pod, free_pod},
-    [CACHE_ETJS] = {parse_etj, free_etj},    [CACHE_QUOTAS] = {parse_quota, free_quota},
+    [CACHE_NODES] = {parse_node, free_node},
+    [CACHE_PODS] = {parse_pod, free_pod},
+    [CACHE_ETJS] = {parse_etj, free_etj},
+    [CACHE_QUOTAS] = {parse_quota, free_quota},
     [CACHE_PDBS] = {parse_pdb, free_pdb},
+    [CACHE_WORKLOADS] = {parse_workload, free_workload},
+    [CACHE_FLAVORS] = {parse_flavor, free_flavor},
+    [CACHE_QUEUE_CLASSES] = {parse_class, free_class},
+    [CACHE_CLASSES] = {parse_class, free_class},
 };
 static_assert(ARRAY_LEN(kinds) == CACHE_KIND_MAX, "an entry for each kind");
 

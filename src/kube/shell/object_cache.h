@@ -7,7 +7,18 @@
 
 #include "kube/object/object.h"
 
-enum cache_kind { CACHE_NODES, CACHE_PODS, CACHE_ETJS, CACHE_QUOTAS, CACHE_PDBS, CACHE_KIND_MAX };
+enum cache_kind {
+    CACHE_NODES,
+    CACHE_PODS,
+    CACHE_ETJS,
+    CACHE_QUOTAS,
+    CACHE_PDBS,
+    CACHE_WORKLOADS, /* this and the following only where there is Kueue */
+    CACHE_FLAVORS,
+    CACHE_QUEUE_CLASSES,
+    CACHE_CLASSES,
+    CACHE_KIND_MAX
+};
 
 struct cache {
     void **items; /* pointers to structs of the kind */

@@ -98,8 +98,9 @@ bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *w
 const char *kube_action_name(enum kube_action_kind kind)
 {
     static const char *const names[] = {
-        "add finalizer", "remove finalizer", "create service", "patch status", "create pod",
-        "ask to leave",  "resize pod",       "delete pod",     "set members",  "event"};
+        "add finalizer",  "remove finalizer", "create service", "patch status",   "create pod",
+        "ask to leave",   "resize pod",       "delete pod",     "set members",    "event",
+        "queue workload", "turn workload",    "tell workload",  "delete workload"};
 
     _Static_assert(sizeof(names) / sizeof(names[0]) == KUBE_ACTION_MAX, "a name for each");
     return kind < KUBE_ACTION_MAX ? names[kind] : "?";

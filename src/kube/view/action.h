@@ -21,6 +21,10 @@ enum kube_action_kind {
     KUBE_DELETE_POD,  /* only if it still has this UID */
     KUBE_SET_MEMBERS, /* sets the answer to the chief's reports */
     KUBE_EVENT,
+    KUBE_MAKE_WORKLOAD,   /* asks the training's queue */
+    KUBE_TURN_WORKLOAD,   /* it may be admitted, or may not: its training is paused */
+    KUBE_TELL_WORKLOAD,   /* news for Kueue */
+    KUBE_DELETE_WORKLOAD, /* only if it still has this UID */
     KUBE_ACTION_MAX
 };
 
@@ -68,6 +72,23 @@ struct kube_new_pod {
     enum kube_role role;
 };
 
+enum kube_news {
+    KUBE_NEWS_RELEASED,  /* nothing runs any more after an eviction: its quota is free */
+    KUBE_NEWS_READY,     /* its minimum is in the training */
+    KUBE_NEWS_SUCCEEDED, /* it has ended */
+    KUBE_NEWS_FAILED
+};
+
+/* About the training's Workload. */
+struct kube_queueing {
+    const struct kube_workload *workload; /* NULL: to make */
+    const char *version;                  /* of Kueue's group */
+    int32_t priority;
+    enum kube_news news;
+    bool active;
+    int64_t wall_ns;
+};
+
 struct kube_action {
     enum kube_action_kind kind;
     const struct kube_etj *etj; /* borrowed from the world */
@@ -88,6 +109,7 @@ struct kube_action {
             const char *reason; /* CamelCase; static */
             const char *text;   /* the plan's; ASK_LEAVE uses it, too */
         } note;
+        struct kube_queueing queueing;
     };
 };
 

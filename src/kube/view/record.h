@@ -89,6 +89,7 @@ struct stage {
 };
 
 #define RECORD_REGIONS 5
+#define WORKLOAD_ACTS  4
 
 /* Rates of the training, by its size. */
 struct rates {
@@ -141,6 +142,7 @@ struct sent {
     int64_t status_ns;
     int64_t finalizer_ns;
     int64_t no_finalizer_ns;
+    int64_t workload_ns[WORKLOAD_ACTS]; /* one for each action of KUBE_MAKE_WORKLOAD on */
 };
 
 /* A value of ours that somebody else keeps changing. */
@@ -155,6 +157,7 @@ enum refused {
     REFUSED_SERVICE,
     REFUSED_CHIEF, /* then the other roles */
     REFUSED_RESIZE = REFUSED_CHIEF + KUBE_ROLE_MAX,
+    REFUSED_WORKLOAD,
     REFUSED_OTHER,
     REFUSED_MAX
 };

@@ -22,6 +22,8 @@ static enum refused slot_of(const struct kube_answer *answer)
         return REFUSED_CHIEF + (int)answer->role;
     case KUBE_RESIZE_POD:
         return REFUSED_RESIZE;
+    case KUBE_MAKE_WORKLOAD:
+        return REFUSED_WORKLOAD;
     default:
         return REFUSED_OTHER;
     }
@@ -123,6 +125,8 @@ bool refused_now(struct core *c, const struct job *job, enum refused slot)
 
 bool refused_allow(struct core *c, const struct job *job, enum kube_role role)
 {
+    if (job->queue == QUEUE_UNKNOWN)
+        return false;
     for (int slot = REFUSED_SERVICE; slot <= REFUSED_CHIEF + (int)role; slot++)
         if (refused_now(c, job, slot))
             return false;

@@ -29,10 +29,11 @@ static bool job_goes_first(uint32_t x, uint32_t y, const void *arg)
     return strcmp(a->meta.uid, b->meta.uid) < 0;
 }
 
-static bool competes(const struct kube_etj *etj)
+static bool competes(const struct core *c, const struct kube_etj *etj)
 {
     return !etj->fault && !etj->suspend && !etj->meta.deleted_ns &&
-           etj->status.phase != KUBE_SUCCEEDED && etj->status.phase != KUBE_FAILED;
+           queue_state(c, etj) != QUEUE_WAITS && etj->status.phase != KUBE_SUCCEEDED &&
+           etj->status.phase != KUBE_FAILED;
 }
 
 /*
@@ -52,10 +53,10 @@ static void find_priorities(struct core *c, const struct ranks *ranks)
         const struct kube_etj *etj = w->etjs[i];
         uint32_t at = name_map_get(&map, etj->meta.namespace);
 
-        if (at == NOWHERE && competes(etj)) {
+        if (at == NOWHERE && competes(c, etj)) {
             name_map_put(&map, etj->meta.namespace, i);
             highest[i] = etj->priority;
-        } else if (competes(etj) && etj->priority > highest[at]) {
+        } else if (competes(c, etj) && etj->priority > highest[at]) {
             highest[at] = etj->priority;
         }
     }
@@ -80,6 +81,9 @@ static void find_jobs(struct core *c)
         return;
     for (uint32_t i = 0; i < w->etj_count; i++)
         order[i] = i;
+    queue_find(c);
+    if (c->error)
+        return;
     find_priorities(c, &ranks);
     if (c->error)
         return;
@@ -91,6 +95,8 @@ static void find_jobs(struct core *c)
         job->etj = w->etjs[order[i]];
         job->priority = ranks.priority[order[i]];
         job->held = w->held && w->held[order[i]];
+        job->workload = queue_workload(c, job->etj);
+        job->queue = queue_state(c, job->etj);
         job->status = job->etj->status;
         job->entry = memory_entry(c->memory, job->etj->meta.uid);
         job->record = core_alloc(c, 1, sizeof(*job->record));

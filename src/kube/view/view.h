@@ -39,8 +39,18 @@ enum aim {
     AIM_END     /* the training succeeded or failed */
 };
 
+/* The answer of Kueue to a training. */
+enum queue_state {
+    QUEUE_NONE,    /* it asks for no queue, or there is no Kueue */
+    QUEUE_UNKNOWN, /* what runs goes on, and nothing begins */
+    QUEUE_WAITS,   /* it gives everything back, or begins later */
+    QUEUE_ADMITTED
+};
+
 struct job {
     const struct kube_etj *etj;
+    const struct kube_workload *workload; /* its own; NULL: none */
+    enum queue_state queue;
     const struct kube_report *report; /* of the present chief; NULL: none yet */
     struct memory_entry *entry;
     struct record *record;           /* a copy of the entry's */
@@ -121,10 +131,11 @@ struct core {
     struct job *jobs; /* by their priority, then age, then UID */
     uint32_t job_count;
     struct name_map job_by_uid;
-    int32_t *budget;                /* disruptions left in each budget of the world */
-    bool others_wait;               /* foreign pods wait for room that trainings use */
-    int error;                      /* 0 or -ENOMEM; with -ENOMEM the plan is discarded */
-    struct kube_action lost_action; /* takes an action that there is no memory for */
+    struct name_map workload_by_owner; /* index into the world's */
+    int32_t *budget;                   /* disruptions left in each budget of the world */
+    bool others_wait;                  /* foreign pods wait for room that trainings use */
+    int error;                         /* 0 or -ENOMEM; with -ENOMEM the plan is discarded */
+    struct kube_action lost_action;    /* takes an action that there is no memory for */
     struct replica lost_replica;
 };
 
@@ -146,6 +157,14 @@ bool core_once(struct core *c, struct replica *replica); /* the same for request
 /* Whether to send @what again, which we sent at @since_ns and somebody else has changed since. The
  * delay doubles, so that two opponents do not keep each other busy. */
 bool core_again(struct core *c, struct job *job, int64_t since_ns, const char *what);
+
+/* queue.c */
+void queue_find(struct core *c);
+const struct kube_workload *queue_workload(const struct core *c, const struct kube_etj *etj);
+enum queue_state queue_state(const struct core *c, const struct kube_etj *etj);
+const struct kube_flavor *queue_flavor(const struct core *c, const char *name); /* NULL: none */
+/* The most pods of the role that a queue has admitted; INT32_MAX: no queue bounds them. */
+int32_t queue_most(const struct job *job, enum kube_role role);
 
 /* trainings.c */
 void view_build(struct core *c);

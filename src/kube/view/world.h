@@ -9,6 +9,12 @@
 
 #include "kube/object/object.h"
 
+enum kube_kueue {
+    KUBE_KUEUE_ABSENT,  /* the cluster has none: the labels of queues mean nothing */
+    KUBE_KUEUE_UNKNOWN, /* nobody can tell yet, or its objects are not all known */
+    KUBE_KUEUE_KNOWN
+};
+
 struct kube_world {
     int64_t now_ns;  /* CLOCK_MONOTONIC: for durations */
     int64_t wall_ns; /* since 1970: for texts, and to compare with times that others wrote */
@@ -26,4 +32,14 @@ struct kube_world {
     size_t pdb_count;
     const struct kube_report *const *reports; /* at most one per training */
     size_t report_count;
+    enum kube_kueue kueue;
+    const char *kueue_version; /* of its group; set if it is known */
+    const struct kube_workload *const *workloads;
+    size_t workload_count;
+    const struct kube_flavor *const *flavors;
+    size_t flavor_count;
+    const struct kube_class *const *classes; /* PriorityClasses */
+    size_t class_count;
+    const struct kube_class *const *queue_classes; /* WorkloadPriorityClasses */
+    size_t queue_class_count;
 };
