@@ -132,7 +132,7 @@ int any_submit(const struct any *a)
     if (inventory.n == 0)
         return cli_error_as(a->cmd, CLI_USAGE, "no-inventory", NULL, "%.180s has no machine",
                             inventory.from);
-    if (fleet_ask(&inventory, FLEET_DEADLINE_MS, &fleet) < 0)
+    if (fleet_ask(&inventory, ANY_DEADLINE_MS, &fleet) < 0)
         return cli_error(a->cmd, CLI_FAILED, NULL, "out of memory");
     to = any_least_loaded(&fleet, a->request);
     return to ? go(a, to) : nobody(a, &fleet);

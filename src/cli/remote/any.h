@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/remote/fleet.h"
 
+#define ANY_DEADLINE_MS 30000 /* in which machines have to answer to be chosen */
 #define ANY_COMMAND_MAX 65536 /* bytes of the command line that ssh is given */
 
 /*
