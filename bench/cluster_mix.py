@@ -7,6 +7,8 @@
   static   one worker and one parameter server each, as long as it runs: who does not know what others
            will need asks for what there is a place for at once, and what is free stays free
   elastic  one to four workers, as the policy of tide-kube says; otherwise the same
+  start    as elastic, and a new worker has a limit of one core until it is in the training (workers.cpu.start);
+           only where --sides names it
   full     four workers each, and none begins before there is room for all of it: the queue that
            asking for more means
 
@@ -38,7 +40,7 @@ WORKER_MCPU, CHIEF_MCPU, PS_MCPU, PLACES = 100, 50, 25, 8
 NODE_MCPU = PLACES * WORKER_MCPU + 4 * (CHIEF_MCPU + PS_MCPU)
 MOST, SLOTS, PERIOD_US = 4, 4, 20_000
 SIDES = {"static": {"min": 1, "max": 1}, "elastic": {"min": 1, "max": MOST},
-         "full": {"min": MOST, "max": MOST}}
+         "start": {"min": 1, "max": MOST, "cpu": {"start": "1"}}, "full": {"min": MOST, "max": MOST}}
 # Epochs of each model's trainings, and the mean gap between two arrivals: as the benchmark had them at first,
 # and the longer ones that it got after two misses. Both are measured.
 LENGTHS = {"longer": ({"cnn": (10, 12, 15, 18, 20), "embedding": (5, 8), "mlp": (10,)}, 30),

@@ -228,6 +228,24 @@ def test_a_real_kubelet_runs_a_pod_and_resizes_it_in_place(plane, namespace, mac
     soon(lambda: pods.get("real") is None)
 
 
+def test_a_start_with_more_cores_ends_in_place(plane, namespace, machine):
+    """A worker's pod that starts larger (src/kube/grow/start.c): its limit alone comes down to its request, its class stays."""
+    pods = Pods(plane, namespace)
+    made = pods.make("start", *IDLE, container={**LOCAL, "resources": {
+        "requests": {"cpu": "100m", "memory": str((16 << 20) - 1)}, "limits": {"cpu": "1", "memory": "16Mi"}}})
+    soon(lambda: machine.runs() and pods.condition("start", "Ready").get("status") == "True")
+    soon(lambda: "100000 100000" in machine.cpu_max(made))
+    plane.must("PATCH", f"{pods.path}/start/resize", {"spec": {"containers": [{
+        "name": "main", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "100m"}}}]}},
+        "application/strategic-merge-patch+json")
+    soon(lambda: "10000 100000" in machine.cpu_max(made))
+    soon(lambda: pods.get("start")["status"]["containerStatuses"][0]["resources"]["limits"]["cpu"] == "100m")
+    found = pods.get("start")["status"]
+    assert (found["qosClass"], found["containerStatuses"][0]["restartCount"]) == ("Burstable", 0)
+    pods.delete("start")
+    soon(lambda: pods.get("start") is None)
+
+
 def test_the_daemonset_says_what_the_nodes_cap_allows(plane, namespace, machine, tmp_path):
     """tided is root without a capability, tide-power nobody, both from the image; there is no kube-proxy, so the
     API server is named. No sensor: a model says the watts."""
