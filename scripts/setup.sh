@@ -49,7 +49,7 @@ wheel_old_packages="gperf libcap-dev libmount-dev"
 docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
 check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools openssl
-    libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish openssh-client openssh-server mosquitto
+    libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish openssh-client mosquitto
     mosquitto-clients python3-paho-mqtt postgresql $images_packages $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
@@ -76,6 +76,9 @@ sanitizer_package() {
     *) echo libclang-rt-14-dev ;;
     esac
 }
+
+# The tests of `tide --host` start an sshd of their own; but where systemd runs, the package would open port 22 as well.
+sshd_package() { [ -d /run/systemd/system ] || echo openssh-server; }
 
 # Names those of $@ that dpkg does not know as installed.
 missing_packages() {
@@ -406,7 +409,7 @@ ui=""
 for word in "$@"; do
     case $word in
     build) packages="$packages $build_packages" ;;
-    check) packages="$packages $check_packages $(sanitizer_package)" ;;
+    check) packages="$packages $check_packages $(sshd_package) $(sanitizer_package)" ;;
     cluster) packages="$packages $cluster_packages" ;;
     packages)
         packages="$packages $packages_packages"
