@@ -103,8 +103,10 @@ void queue_act(struct core *c, struct job *job)
             act(c, job, KUBE_DELETE_WORKLOAD);
         return;
     }
-    /* Kueue or a person may have turned it off, too: we turn on only what we have turned off */
-    if (job->etj->suspend ? workload->active : workload->paused) {
+    /* Kueue gives the quota of a Workload that is turned off to others at once: so the pods go
+     * first. It or a person may have turned it off, too: we turn on only what we have turned off.
+     */
+    if (job->etj->suspend ? workload->active && gone : workload->paused) {
         act(c, job, KUBE_TURN_WORKLOAD);
         return;
     }
