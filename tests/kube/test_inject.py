@@ -47,6 +47,15 @@ def injector(cluster, tmp_path_factory):
     result.end()
 
 
+def test_the_pods_of_a_job_ask_by_their_template(cluster, injector, namespace):
+    """examples/kubernetes/job.yaml, made into pods by the Job controller."""
+    cluster.kubectl("apply", "-n", namespace, "-f", str(ROOT / "examples/kubernetes/job.yaml"))
+
+    def made():
+        return cluster.must("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=job-name%3Dmatrix")["items"]
+    assert said(eventually(made)[0]) == "train: agent, sized for 4"
+
+
 def test_who_asks_gets_the_agent_and_nobody_else(cluster, injector, namespace):
     plane, maps = cluster, f"/api/v1/namespaces/{namespace}/configmaps"
     assert said(make(plane, namespace, "dry", query="?dryRun=All")) == "main: agent, sized for 1"
