@@ -374,6 +374,19 @@ def test_both_end_at_once_and_limits_are_restored(make, runtime):
     eventually(lambda: first.groups.cpus() == ALL and second.groups.cpus() == ALL)
 
 
+def test_a_tided_that_is_told_to_wait_ends_when_limits_are_restored(make, runtime, place):
+    """Its guardian would be killed with it, in a pod with the node's processes."""
+    tided = place.daemon("--engine", place.base / "pods.sock", "--policy", "equal")
+    tided.env = {"TIDE_RESTORE_WAIT": "20"}
+    pods = make(tided=tided.start())
+    first, _ = pods.run("one", labels=ELASTIC, notes=EXCLUSIVE)
+    second, _ = pods.run("two", labels=ELASTIC, notes=EXCLUSIVE)
+    eventually(lambda: sorted([first.groups.cpus(), second.groups.cpus()]) == sorted(HALVES))
+    runtime.rule = lambda name, cpus: time.sleep(0.5)
+    assert tided.stop() == 0
+    assert first.groups.cpus() == ALL and second.groups.cpus() == ALL
+
+
 def test_a_container_that_is_told_of_in_a_broken_way_is_made(make, runtime):
     pods = make()
     for payload in (b"", b"\xff", b"\x0a\xff", os.urandom(200), encode({1: {1: "p"}, 2: {1: "../../etc"}}), encode({2: {1: "x" * 100}})):

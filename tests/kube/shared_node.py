@@ -22,7 +22,7 @@ from objects import Pods, pod
 from test_kubelet import CNI, IMAGE, NODE_IMAGE, Machine, ready
 
 SPACE, CORES = "threadtide-pods", 4
-MACHINE_S = 900  # everything is emulated in there, and PyTorch brings three gigabytes of libraries
+MACHINE_S = 1800  # everything is emulated in there, and PyTorch brings three gigabytes of libraries
 soon = functools.partial(eventually, guard=MACHINE_S, pause=0.5)
 
 TORCH = """
@@ -89,7 +89,7 @@ def machine(plane, pod_network, tmp_path_factory):
     for needed in (control_plane.tools_folder() / "kubelet", control_plane.containerd() / "containerd", CNI / "bridge"):
         if not needed.exists():
             pytest.skip(f"not installed: {needed}")
-    result = Machine(plane, pod_network, tmp_path_factory.mktemp("pods"), image, fill, bytes=8 << 30, memory=6144)
+    result = Machine(plane, pod_network, tmp_path_factory.mktemp("pods"), image, fill, bytes=8 << 30, memory=6144, limit=7200)
     try:
         soon(lambda: ready(plane, result))
         yield result
@@ -105,8 +105,9 @@ def shared(plane, namespace, machine):
          "1.34.0", "--show-only", "templates/pods.yaml", "--set", "pods.enabled=true,pods.image.tag=test,pods.inject=true",
          "--set", f"pods.namespaces={{{namespace}}},pods.placement=exclusive"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=done.stdout)
     own = Pods(plane, SPACE)
+    soon(lambda: plane.api("GET", f"/api/v1/namespaces/{SPACE}")[0] == 404)  # an earlier test's
+    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=done.stdout)
 
     def runs():
         found = plane.must("GET", own.path)["items"]
@@ -123,29 +124,28 @@ def shared(plane, namespace, machine):
         plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", input=done.stdout)
 
 
-def python_pod(name, program, packages, notes=None, cpu=str(CORES)):
+def python_pod(program, packages):
     """A pod of Debian's Python, which the machine has, and the packages of pip's wheels; nothing of ours."""
     folders = {"usr": "/usr", "lib": "/usr/lib", "lib64": "/usr/lib64", "kube": "/kube"}
-    amounts = {"cpu": cpu, "memory": "1536Mi"}
-    made = pod(name, "/usr/bin/python3", f"/kube/{program}", terminationGracePeriodSeconds=1,
+    amounts = {"cpu": str(CORES), "memory": "1536Mi"}
+    made = pod("python", "/usr/bin/python3", f"/kube/{program}", terminationGracePeriodSeconds=1,
                volumes=[{"name": key, "hostPath": {"path": path}} for key, path in folders.items()],
                container={"image": IMAGE, "imagePullPolicy": "Never",
                           "env": [{"name": "PYTHONPATH", "value": f"/kube/{packages}"}, {"name": "HOME", "value": "/tmp"},
                                   {"name": "LD_LIBRARY_PATH", "value": f"/kube/{packages}/lib"}],
                           "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": amounts},
                           "volumeMounts": [{"name": key, "mountPath": f"/{key}", "readOnly": True} for key in folders]})
-    made["metadata"]["annotations"] = notes or {}
     return made
 
 
-def blas_pod(name, notes):
+def blas_pod(notes=None):
     """A program of C with NumPy's OpenBLAS, which starts at once."""
-    made = pod(name, "/blas/blas", "7000", terminationGracePeriodSeconds=1, cpu=str(CORES),
+    made = pod("blas", "/blas/blas", "7000", terminationGracePeriodSeconds=1, cpu=str(CORES),
                volumes=[{"name": "blas", "hostPath": {"path": "/kube/blas"}}],
                container={"image": NODE_IMAGE, "imagePullPolicy": "Never", "env": [{"name": "LD_LIBRARY_PATH", "value": "/blas"}],
                           "volumeMounts": [{"name": "blas", "mountPath": "/blas", "readOnly": True}],
                           "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"cpu": str(CORES), "memory": "256Mi"}}})
-    made["metadata"]["annotations"] = notes
+    made["metadata"]["annotations"] = notes or {}
     return made
 
 
@@ -157,62 +157,93 @@ def cpus(text):
     return found
 
 
-def test_pytorch_and_tensorflow_shrink_and_grow_as_a_third_comes_and_goes(plane, namespace, machine, shared):
-    pods = Pods(plane, namespace)
-    made = {}
+class Node:
+    """Pods of one namespace on the shared machine."""
 
-    def make(name, *args, **more):
-        made[name] = plane.must("POST", pods.path, python_pod(name, *args, **more))
+    def __init__(self, plane, namespace, machine):
+        self.plane, self.space, self.machine = plane, namespace, machine
+        self.pods, self.made = Pods(plane, namespace), {}
 
-    def told():
-        """PyTorch says it itself."""
-        address = pods.get("torch")["status"].get("podIP")
+    def make(self, name, made):
+        made["metadata"]["name"] = name
+        self.made[name] = self.plane.must("POST", self.pods.path, made)
+
+    def told(self, name):
+        """The program says itself how many threads it computes with."""
+        address = self.pods.get(name)["status"].get("podIP")
         with contextlib.suppress(OSError):
-            with socket.create_connection((address, 7000), 10) as asked:
-                return int(asked.makefile().read() or 0)
+            with socket.create_connection((address, 7000), 20) as asked:
+                return int((asked.makefile().read().split() or ["0"])[0])
+        return 0
 
-    def job(name):
-        """(target, active threads, cores) by tided, cores by the kernel."""
-        said = machine.last("job", f"{namespace}.{name}.main")
-        words = said.split() if said else ["0", "0", "-"]
-        return int(words[0]), int(words[1]), cpus(machine.last("cpuset", made[name]["metadata"]["uid"]))
+    def cpus(self, name):
+        """Those that the kernel lets it use."""
+        return cpus(self.machine.last("cpuset", self.made[name]["metadata"]["uid"]))
 
-    def have(**threads):
+    def job(self, name):
+        """(target, active threads) by tided."""
+        said = self.machine.last("job", f"{self.space}.{name}.main")
+        return tuple(int(word) for word in said.split()[:2]) if said else (0, 0)
+
+    def have(self, **threads):
+        """Waits until each has so many threads, and as many CPUs that nobody else has."""
         def so():
-            found = {name: job(name) for name in threads}
-            return machine.runs() and all(found[n][:2] == (k, k) and len(found[n][2]) == k for n, k in threads.items()) and (
-                sum(map(len, (f[2] for f in found.values()))) == len(set().union(*(f[2] for f in found.values()))))
+            sets = [self.cpus(name) for name in threads]
+            return self.machine.runs() and [self.job(n) for n in threads] == [(k, k) for k in threads.values()] and (
+                list(map(len, sets)) == list(threads.values()) and sum(map(len, sets)) == len(set().union(*sets)))
         try:
             soon(so)
         except AssertionError as error:
-            raise AssertionError(f"{threads}: {[(n, job(n)) for n in threads]}, {machine.lines[-30:]}") from error
-    make("torch", "run-torch.py", "torch-packages")
-    make("tensorflow", "run-tensorflow.py", "tensorflow-packages")
-    have(torch=2, tensorflow=2)
-    soon(lambda: told() == 2)
-    made["third"] = plane.must("POST", pods.path, blas_pod("third", {"threadtide.io/min": "2"}))
-    have(torch=1, tensorflow=1, third=2)
-    soon(lambda: told() == 1)
-    pods.delete("third")
-    have(torch=2, tensorflow=2)
-    soon(lambda: told() == 2)
-    # The kubelet's limit is the room.
-    for limit, threads in (("1", 1), ("4", 2)):
-        plane.must("PATCH", f"{pods.path}/torch/resize", {"spec": {"containers": [{"name": "main", "resources": {
+            facts = {name: (self.job(name), self.cpus(name)) for name in threads}
+            raise AssertionError(f"{threads}: {facts}; {self.machine.lines[-20:]}") from error
+
+    def resize(self, name, limit):
+        self.plane.must("PATCH", f"{self.pods.path}/{name}/resize", {"spec": {"containers": [{"name": "main", "resources": {
             "limits": {"cpu": limit}}}]}}, "application/strategic-merge-patch+json")
-        have(torch=threads, tensorflow=CORES - threads)
-        soon(lambda threads=threads: told() == threads)
-        soon(lambda limit=limit: machine.cpu_max(made["torch"])[-1] == f"{limit}00000 100000")
-    pods.delete("tensorflow")
-    have(torch=CORES)
-    soon(lambda: told() == CORES)
-    made["third"] = plane.must("POST", pods.path, blas_pod("third", {}))
-    have(torch=2, third=2)
-    # We go, and they stay, with all that was theirs.
-    shared()
-    for name in ("torch", "third"):
-        soon(lambda name=name: machine.runs() and len(cpus(machine.last("cpuset", made[name]["metadata"]["uid"]))) == CORES)
-    states = [c for name in ("torch", "third") for c in pods.get(name)["status"]["containerStatuses"]]
-    assert [c["restartCount"] for c in states] == [0, 0] and all("running" in c["state"] for c in states)
-    for name in ("torch", "third"):
-        pods.delete(name)
+
+    def all_run_on(self, *names):
+        """None of their containers was started anew."""
+        states = [c for name in names for c in self.pods.get(name)["status"]["containerStatuses"]]
+        assert [c["restartCount"] for c in states] == [0] * len(names) and all("running" in c["state"] for c in states)
+
+
+def test_pytorch_shrinks_and_grows_as_others_come_and_go(plane, namespace, machine, shared):
+    node = Node(plane, namespace, machine)
+    node.make("torch", python_pod("run-torch.py", "torch-packages"))
+    node.have(torch=CORES)
+    soon(lambda: node.told("torch") == CORES)
+    node.make("second", blas_pod())
+    node.have(torch=2, second=2)
+    soon(lambda: node.told("torch") == 2)
+    node.make("third", blas_pod({"threadtide.io/min": "2"}))
+    node.have(torch=1, second=1, third=2)
+    soon(lambda: (node.told("torch"), node.told("second"), node.told("third")) == (1, 1, 2))
+    node.pods.delete("third")
+    node.have(torch=2, second=2)
+    soon(lambda: node.told("torch") == 2)
+    for limit, threads in (("1", 1), ("4", 2)):  # the kubelet's limit is the room
+        node.resize("torch", limit)
+        node.have(torch=threads, second=CORES - threads)
+        soon(lambda threads=threads: node.told("torch") == threads)
+        soon(lambda limit=limit: machine.cpu_max(node.made["torch"])[-1] == f"{limit}00000 100000")
+    shared()  # we go, and they stay, with all that was theirs
+    soon(lambda: machine.runs() and len(node.cpus("torch")) == len(node.cpus("second")) == CORES)
+    node.all_run_on("torch", "second")
+    for name in ("torch", "second"):
+        node.pods.delete(name)
+
+
+def test_tensorflow_and_pytorch_share_it(plane, namespace, machine, shared):
+    """Both take minutes to load their libraries, on one core each until they have pools of threads."""
+    node = Node(plane, namespace, machine)
+    node.make("torch", python_pod("run-torch.py", "torch-packages"))
+    node.make("tensorflow", python_pod("run-tensorflow.py", "tensorflow-packages"))
+    node.have(torch=2, tensorflow=2)
+    node.make("third", blas_pod({"threadtide.io/min": "2"}))
+    node.have(torch=1, tensorflow=1, third=2)
+    node.pods.delete("third")
+    node.have(torch=2, tensorflow=2)
+    soon(lambda: node.told("torch") == 2)
+    node.all_run_on("torch", "tensorflow")
+    for name in ("torch", "tensorflow"):
+        node.pods.delete(name)

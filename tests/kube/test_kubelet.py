@@ -104,7 +104,7 @@ class Machine:
     """.lines: what it has said so far. .proxy: kubelet reaches the API server through it. fill(folder) adds to what it
     finds at /kube; a folder containerd2 there has the programs of containerd 2."""
 
-    def __init__(self, plane, pod_network, folder, image, fill=None, bytes=2 << 30, memory=3072):
+    def __init__(self, plane, pod_network, folder, image, fill=None, bytes=2 << 30, memory=3072, limit=1500):
         self.proxy = FaultProxy(plane, pod_network.gateway).start()
         content = folder / "content"
         shutil.copytree(HERE / "kubelet", content)
@@ -126,7 +126,7 @@ class Machine:
         shutil.rmtree(content)
         self.lines, wire = [], pod_network.wire()
         self.process = subprocess.Popen(
-            [HERE.parent / "cluster/vm.py", "--wire", str(wire), "--cpus", "4", "--memory", str(memory), "--limit", "1500", "--drive",
+            [HERE.parent / "cluster/vm.py", "--wire", str(wire), "--cpus", "4", "--memory", str(memory), "--limit", str(limit), "--drive",
              folder / "drive", "--results", folder / "results", image,
              f"mkdir /kube && mount -o ro /dev/vdd /kube && exec /kube/start.sh {pod_network.prefix}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, pass_fds=[wire])

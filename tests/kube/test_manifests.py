@@ -58,6 +58,15 @@ def test_the_plain_manifests_are_what_the_chart_makes(helm, tmp_path):
         assert text == (MANIFESTS / name).read_text(), f"{name}: run scripts/manifests.sh"
 
 
+def test_the_daemonset_for_pods_is_admitted(plane):
+    """What its pods do on a node: shared_node.py."""
+    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", str(MANIFESTS / "pods.yaml"))
+    found = plane.must("GET", "/apis/apps/v1/namespaces/threadtide-pods/daemonsets/tide-pods")
+    kept = {c["name"]: c["securityContext"]["capabilities"].get("add", []) for c in found["spec"]["template"]["spec"]["containers"]}
+    assert kept == {"tided": ["KILL", "SYS_PTRACE"], "tide-pods": []}
+    plane.kubectl("delete", "--wait=false", "-f", str(MANIFESTS / "pods.yaml"))
+
+
 def test_two_replicas_are_admitted_where_pods_may_do_least(installed):
     """Pod Security's `restricted` is enforced in the namespace: pods with more rights are not made."""
     def pods():
