@@ -21,7 +21,7 @@
 #define CONNECTIONS_MAX 64
 #define MANAGER_MAX     (4u << 20) /* bytes of the kubelet's file */
 
-#define PREFIX "/v1.41"
+#define PREFIX "v1.41"
 
 /* A request that takes its time: a reader of events, or an update that the runtime carries out. */
 struct pending {
@@ -365,7 +365,7 @@ static void on_request(void *arg, struct httpd_request *r)
         refuse(r, 503, "%s", nri_problem(e->nri));
     else if (get && step(&path, "_ping"))
         answer_json(r, 200, json_string("OK"));
-    else if (step(&path, PREFIX + 1))
+    else if (step(&path, PREFIX))
         serve(e, path, r);
     else
         refuse(r, 404, "no such page");

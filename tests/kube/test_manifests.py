@@ -59,7 +59,7 @@ def test_the_plain_manifests_are_what_the_chart_makes(helm, tmp_path):
 
 
 def test_the_daemonset_for_pods_is_admitted(plane):
-    """What its pods do on a node: shared_node.py."""
+    """Its pods on a node are shared_node.py's matter."""
     plane.kubectl("apply", "--server-side", "--validate=strict", "-f", str(MANIFESTS / "pods.yaml"))
     found = plane.must("GET", "/apis/apps/v1/namespaces/threadtide-pods/daemonsets/tide-pods")
     kept = {c["name"]: c["securityContext"]["capabilities"].get("add", []) for c in found["spec"]["template"]["spec"]["containers"]}
