@@ -25,17 +25,20 @@ SPACE, CORES = "threadtide-pods", 4
 MACHINE_S = 1800  # everything is emulated in there, and PyTorch brings three gigabytes of libraries
 soon = functools.partial(eventually, guard=MACHINE_S, pause=0.5)
 
+# OpenMP counts for each thread of a program apart: the one that computes has to ask.
 TORCH = """
 import socket, threading, torch
+threads = 0
 def tell():
     server = socket.create_server(("", 7000))
     while True:
         client = server.accept()[0]
-        client.sendall(f"{torch.get_num_threads()}\\n".encode())
+        client.sendall(f"{threads}\\n".encode())
         client.close()
 threading.Thread(target=tell, daemon=True).start()
 a = torch.randn(192, 192)
 while True:
+    threads = torch.get_num_threads()
     b = a @ a
 """
 TENSORFLOW = """
