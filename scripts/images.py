@@ -319,8 +319,9 @@ def make(name, build, path, version):
     print(f"{tag}  {path.stat().st_size / 1e6:.1f} MB  {config['digest']}  {path}")
 
 
-def project_version():
-    return re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
+def project_version(text=None):
+    """The version in meson.build, or in this text of it."""
+    return re.search(r"version: '([^']+)'", text or (ROOT / "meson.build").read_text())[1]
 
 
 def main():

@@ -3,6 +3,7 @@
 """Makes the Debian packages of the last commit, from a source package made of `git archive`.
 
     scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--binary] [--vary] [--rpm]
+                        [--commit COMMIT]
 
 DIR (build/packages) has the packages, the source package, and NAME.spdx.json beside each package: its
 files with their hashes, and what it depends on (SPDX 2.3). The same commit gives the same bytes, whatever
@@ -10,8 +11,8 @@ the folder. uPlot, which is in the page, is fetched from npm and checked against
 becomes a part of its own of the source package.
 
 --binary: the packages alone, the same bytes, without the source package, and so without npm. --plus WORD: version
-VERSION+WORD, by another entry of debian/changelog (tests of upgrades). --rpm: packages for Fedora instead, see
-dist/rpm/threadtide.spec.
+VERSION+WORD, by another entry of debian/changelog (tests of upgrades). --commit: of this one
+instead of the last. --rpm: packages for Fedora instead, see dist/rpm/threadtide.spec.
 """
 import argparse
 import base64
@@ -80,19 +81,18 @@ def write_entry(folder, version):
                     f" -- {changelog('Maintainer')}  {when}\n\n" + file.read_text())
 
 
-def source_tree(work, plus, binary):
+def source_tree(work, plus, binary, commit):
     """The unpacked source package in @work, beside its parts as dpkg-source wants them named, which @binary leaves out."""
-    commit = output("git", "rev-parse", "HEAD", cwd=ROOT).strip()
     epoch = output("git", "log", "-1", "--format=%ct", commit, cwd=ROOT).strip()
     if output("git", "status", "--porcelain", cwd=ROOT):
-        print(f"packages: of the last commit, {commit[:8]}: changes that are not committed are not in them",
-              flush=True)
-    version = project_version() + (f"+{plus}" if plus else "")
+        print(f"packages: of the commit {commit[:8]}: changes that are not committed are not in them", flush=True)
+    own = project_version(output("git", "show", f"{commit}:meson.build", cwd=ROOT))
+    version = own + (f"+{plus}" if plus else "")
     folder = work / f"threadtide-{version}"
     archive(commit, folder.name, ".", ":!debian").extractall(work)
     if plus:
         file = folder / "meson.build"
-        file.write_text(file.read_text().replace(f"version: '{project_version()}'", f"version: '{version}'", 1))
+        file.write_text(file.read_text().replace(f"version: '{own}'", f"version: '{version}'", 1))
     if not binary:
         pack(folder, work / f"threadtide_{version}.orig.tar", epoch)
         plot = work / f"threadtide_{version}.orig-{PLOT}.tar.gz"
@@ -183,17 +183,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/packages", help="DIR (build/packages)")
     parser.add_argument("--plus", help="version VERSION+WORD", metavar="WORD")
+    parser.add_argument("--commit", default="HEAD", help="instead of the last one")
     parser.add_argument("--no-lintian", action="store_true")
     parser.add_argument("--binary", action="store_true", help="no source package")
     parser.add_argument("--rpm", action="store_true", help="RPM packages, by dist/rpm/threadtide.spec")
     parser.add_argument("--vary", action="store_true", help="another folder, language, time zone and umask")
     options = parser.parse_args()
+    commit = output("git", "rev-parse", "--verify", f"{options.commit}^{{commit}}", cwd=ROOT).strip()
     to = options.to.resolve()
     to.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=to.parent, prefix="packages-") as name:
         work = pathlib.Path(name, "elsewhere" if options.vary else "")
         work.mkdir(exist_ok=True)
-        folder = source_tree(work, options.plus, options.binary)
+        folder = source_tree(work, options.plus, options.binary, commit)
         if options.rpm:
             build_rpm(folder, folder.name.rpartition("-")[2])
         else:
