@@ -70,6 +70,7 @@ check-packages: packages rpm wheel wheel-old
 	@scripts/setup.sh cluster || echo 'check-packages: no virtual machines here, see above'
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
 	@scripts/packages.py --no-lintian --plus test --to $(BUILD)/packages-later
+	@scripts/packages.py --binary --no-lintian --commit $$(cat tests/packages/old-release) --to $(BUILD)/packages-old
 	@TIDE_PACKAGES=$(BUILD)/packages /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/packages
 
 # A slurmctld and two slurmd of their own, in namespaces (as root).

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tide run`: it becomes the program, starts the daemon, and fails open."""
+import http.server
 import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -222,6 +225,45 @@ def test_runs_when_the_directory_cannot_be_written(tide, public_dir):
     done = tide(*RAN, env={"TIDE_DIR": public_dir / "run"}, user=65534, group=65534, extra_groups=[],
                 cwd="/")
     assert_runs_with_one_line(done, "not as a job")
+
+
+class Older(http.server.BaseHTTPRequestHandler):
+    """The daemon of a version without these attributes; it refuses what it does not know, and names one of them."""
+    without, asked = ("slo", "class"), []
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(body)
+        unknown = [key for key in self.without if key in body]
+        answer = ({"error": {"code": "bad-request", "message": f"unknown field '{unknown[0]}'", "hint": "See docs/http-api.md."}}
+                  if unknown else {"id": "j1", "name": "a", "token": "0" * 32, "socket": "/nowhere", "note": None})
+        self.send_response(400 if unknown else 201)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+        self.close_connection = True
+
+    def address_string(self):
+        return "tide"
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("name", [(), ("--name", "a")], ids=["no name", "name"])
+def test_what_an_older_daemon_does_not_know_is_left_out(tide, name):
+    """The program is a job with all the rest that was asked for."""
+    tide.dir.mkdir()
+    Older.asked.clear()
+    with socketserver.ThreadingUnixStreamServer(str(tide.dir / "api.sock"), Older) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = tide("run", *name, "--slo", "p99=50ms", "--class", "3", "--weight", "50", *RAN[1:])
+        server.shutdown()
+    lines = done.stderr.splitlines()
+    assert (done.returncode, done.stdout, len(lines)) == (7, "ran\n", 2), done.stderr
+    for option, line in zip(("--slo", "--class"), lines):
+        assert line.startswith(f"tide: run: the program is a job without {option}: the daemon is of an earlier version")
+    assert Older.asked[-1]["weight"] == 50 and not set(Older.without) & Older.asked[-1].keys()
 
 
 def test_runs_beside_a_daemon_that_was_stopped(tide):

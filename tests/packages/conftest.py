@@ -24,9 +24,9 @@ def pytest_configure(config):
 class Packages:
     """A folder of packages of one version."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, names=NAMES):
         self.folder = folder
-        self.files = {name: next(folder.glob(f"{name}_*.deb"), None) for name in NAMES}
+        self.files = {name: next(folder.glob(f"{name}_*.deb"), None) for name in names}
         missing = [name for name, file in self.files.items() if not file]
         assert not missing, f"{folder} lacks {missing}: `make check-packages` makes them"
         self.version = subprocess.run(["dpkg-deb", "-f", self.files["threadtide"], "Version"], check=True,
@@ -55,18 +55,22 @@ def again():
     return BUILD.with_name(BUILD.name + "-again")
 
 
-@pytest.fixture(scope="session")
-def loop(packages, tmp_path_factory):
-    """The library's example, as a user compiles it with libtide-dev."""
-    folder = packages.unpack(tmp_path_factory.mktemp("dev"), "libtide1", "libtide-dev")
+def compiled_example(folder, name):
+    """One of the library's examples, as a user compiles it with libtide-dev, which is unpacked in @folder."""
     env = {**os.environ, "PKG_CONFIG_PATH": str(next(folder.glob("usr/lib/*/pkgconfig"))),
            "PKG_CONFIG_SYSROOT_DIR": str(folder)}
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "threadtide"], env=env, check=True,
                            stdout=subprocess.PIPE, text=True).stdout.split()
-    program = folder / "loop"
-    source = folder / "usr/share/doc/libtide-dev/examples/malleable_loop.c"
+    program = folder / name
+    source = folder / f"usr/share/doc/libtide-dev/examples/{name}.c"
     subprocess.run(["cc", "-o", program, source, *flags, "-pthread"], check=True)
     return program
+
+
+@pytest.fixture(scope="session")
+def loop(packages, tmp_path_factory):
+    folder = packages.unpack(tmp_path_factory.mktemp("dev"), "libtide1", "libtide-dev")
+    return compiled_example(folder, "malleable_loop").rename(folder / "loop")
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,10 @@
 /* `tide run`: registers its own process as a job, then becomes the program. */
 #include "cli/launch/launch.h"
 
+#include <stdio.h>
 #include <string.h>
+
+#define KEY_MAX 32 /* bytes of an attribute's name */
 
 /* Returns CLI_OK, CLI_USAGE, or -1 after printing the help: nothing is to run. */
 static int parse(int argc, char **argv, struct launch *l)
@@ -40,22 +43,43 @@ static const char *without_refused(struct launch *l, const char *code)
     return NULL;
 }
 
-/* As launch_register(), again without what is refused, after one line that says so. */
+/*
+ * Leaves out an attribute that a daemon of an earlier version does not know: it runs on until
+ * somebody restarts it. Returns whether one was left out, its key in @key.
+ */
+static bool without_unknown(struct launch *l, const char *message, char key[KEY_MAX])
+{
+    return sscanf(message, "unknown field '%31[a-z]'", key) == 1 && l->terms &&
+           json_object_del(l->terms, key) == 0;
+}
+
+/* Leaves out what was refused, after one line that says so. Returns whether there was something. */
+static bool without_what_is_refused(struct launch *l, const struct api_answer *answer)
+{
+    const json_t *error = json_object_get(answer->body, "error");
+    const char *code = member_text(error, "code"), *message = member_text(error, "message");
+    const char *left_out = answer->status == 403 ? without_refused(l, code) : NULL;
+    char key[KEY_MAX];
+
+    if (left_out)
+        cli_note_as(l->cmd, code, "the program is a job without %s: %s", left_out, message);
+    else if (answer->status == 400 && without_unknown(l, message, key))
+        cli_note(l->cmd,
+                 "the program is a job without --%s: the daemon is of an earlier version, which "
+                 "does not know it; 'tide version' shows both",
+                 key);
+    else
+        return false;
+    return true;
+}
+
+/* As launch_register(), again without what is refused. */
 static int register_within_limits(struct launch *l, struct api_answer *ret, struct error *err)
 {
-    const json_t *error;
-    const char *left_out;
     int r;
 
-    while ((r = launch_register(l, ret, err)) == 0) {
-        error = json_object_get(ret->body, "error");
-        left_out = ret->status == 403 ? without_refused(l, member_text(error, "code")) : NULL;
-        if (!left_out)
-            break;
-        cli_note_as(l->cmd, member_text(error, "code"), "the program is a job without %s: %s",
-                    left_out, member_text(error, "message"));
+    while ((r = launch_register(l, ret, err)) == 0 && without_what_is_refused(l, ret))
         api_answer_done(ret);
-    }
     return r;
 }
 
