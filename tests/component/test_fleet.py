@@ -152,6 +152,7 @@ def test_failures_say_what_ssh_or_the_other_side_said(home, tide):
 def test_strange_ends_of_the_connection_are_told_and_harmless(home):
     for script, text in (("echo 'Welcome to lab1'; cat >/dev/null", "does a start file"),
                          ("exit 0", "the connection broke"),
+                         ("head -c 1 > /dev/null; exit 0", "the connection broke"),  # a reset, as bytes were not read
                          ("printf '\\033]0;pwned\\007bad\\n' >&2; exit 255", "?]0;pwned?bad"),
                          ("printf 'HTTP/1.1 200 OK\\r\\nContent-Length: 9\\r\\n\\r\\nnot json!'; sleep 60", "is not JSON"),
                          ("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 255", "xxx")):
@@ -166,6 +167,24 @@ def test_strange_ends_of_the_connection_are_told_and_harmless(home):
     assert time.monotonic() - begin < GUARD_S
     (home.folder / "bin/ssh").unlink()
     failed(home("--host", "ssh://lab", "ps", env={"PATH": str(home.folder / "bin")}), 5, "cannot start ssh")
+
+
+def test_endless_words_of_the_other_end_do_not_fill_the_memory_here(home):
+    home.program("ssh", "yes xxxxxxxxxxxxxxx 2>/dev/null | head -c 3000000 >&2; stat -Lc %s /proc/$$/fd/2 > $HOME/size; exit 255")
+    failed(home("--host", "ssh://lab", "ps"), 5, "ssh does not reach lab: xxx")
+    assert int((home.folder / "size").read_text()) <= 65536
+
+
+def test_a_reason_with_cut_characters_is_in_json(home):
+    home.program("ssh", "printf '" + "x" * 158 + "éé\\n' >&2; exit 255")
+    home.inventory("lab ssh://lab")
+    done = home("fleet", "--json")
+    assert done.returncode == 5
+    for letters in range(150, 160):
+        text = "{" + f'"error": {{"message": "{"x" * letters}' + "é" * 60 + '"}}'
+        home.program("ssh", f"printf 'HTTP/1.1 403 Forbidden\\r\\nContent-Length: {len(text.encode())}\\r\\n\\r\\n%s' '{text}'; sleep 1")
+        [machine] = json.loads(home("fleet", "--json").stdout)
+        assert machine["error"].startswith("xxx"), letters
 
 
 # ---- many machines ----
@@ -219,6 +238,7 @@ def test_what_is_wrong_with_an_inventory_is_told_with_its_line(home):
         failed(home("fleet"), 2, "there is no inventory of machines", "tide why no-inventory")
     for lines, text in ((["a ssh://a", "", "b"], "line 3: 'b' has no address"), (["a ssh://a", "a ssh://b"], "line 2: the machine 'a' stands there twice"),
                         (["a nonsense"], "line 1: 'nonsense' is no address"), (["a ssh://a b"], "line 1: there are more than two words"),
+                        (["a\x7fb ssh://a"], "line 1: 'a?b' is no name of a machine"),
                         (["kubernetes:x ssh://no-star"], "line 1: 'ssh://no-star' has no '*'"),
                         ([f"m{i} ssh://m" for i in range(1025)], "line 1025: there are more than 1024 machines")):
         home.inventory(*lines)
@@ -245,6 +265,11 @@ def test_nodes_of_kubernetes_are_machines(home):
     failed(home("--host", "n1", "ps"), 5, "10.0.0.1: the connection broke")
     failed(home("fleet", "-i", "kubernetes:other"), 2, "kubectl could not list the nodes")
     failed(home("fleet", "-i", "kubernetes:--all"), 2, "a label selector is missing")
+    for evil in ("root@10.0.0.9/tmp/evil", "10.0.0.9/tmp/evil", "10.0.0.9]", "-v"):
+        home.program("kubectl", f"echo n1 '{evil}'")
+        home.program("ssh", "touch $HOME/called")
+        failed(home("fleet", "-i", "kubernetes:gpu=yes"), 2, "line 1: '", "tide why bad-inventory")
+    assert not (home.folder / "called").exists()
 
 
 NAMES = """
@@ -346,3 +371,14 @@ def test_what_no_machine_can_take_is_told(home, labs):
     done = home("submit", "--any", "--", "true", cwd=gone)
     assert done.returncode != 0 and "gone" in done.stderr
     assert home("submit", "--any", "--", "/no/such", cwd=home.folder).returncode == 127
+
+
+def test_a_loop_of_a_shell_keeps_its_list(home, tide):
+    tide.start_pool("cnn")
+    home.program("ssh", f'case "$*" in *dial) TIDE_DIR={tide.dir} exec {home.tide} dial;; esac\ncat >> $HOME/eaten; echo "$*" >> $HOME/asked')
+    home.inventory("lab ssh://lab")
+    loop = f"while read word; do {home.tide} submit --any -q -- true $word; done"
+    done = subprocess.run(["sh", "-c", loop], env=home.env, input="a\nb\nc\n", text=True, capture_output=True, timeout=2 * GUARD_S)
+    assert done.returncode == 0, done
+    assert [line[-3:] for line in (home.folder / "asked").read_text().splitlines()] == ["'a'", "'b'", "'c'"]
+    assert (home.folder / "eaten").read_text() == ""

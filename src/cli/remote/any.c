@@ -5,6 +5,7 @@
 #include "cli/remote/dial.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,6 +90,18 @@ static int make_line(const struct any *a, const struct address *to, struct line 
     return CLI_OK;
 }
 
+/* As for a job of this machine: ssh would read the list of a shell's loop to its end. */
+static int take_no_input(void)
+{
+    int null = open("/dev/null", O_RDONLY);
+
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0)
+        return -errno;
+    if (null > STDIN_FILENO)
+        close(null);
+    return 0;
+}
+
 static int go(const struct any *a, const struct fleet_answer *to)
 {
     static struct line line;
@@ -100,6 +113,8 @@ static int go(const struct any *a, const struct fleet_answer *to)
     if (!a->quiet)
         cli_note(a->cmd, "%s takes it: %ld jobs on %ld cores", to->machine->name, fleet_jobs(to),
                  fleet_cores(to));
+    if (take_no_input() < 0)
+        return cli_error(a->cmd, CLI_FAILED, NULL, "cannot open /dev/null: %s", strerror(errno));
     dial_words(&to->machine->address, false, line.text, &words);
     execvp(words.word[0], (char *const *)words.word);
     return cli_error(a->cmd, CLI_FAILED, NULL, "cannot start ssh: %s", strerror(errno));

@@ -17,8 +17,8 @@
 
 #define END_WAIT_MS   2000 /* for the child to end by itself after it closed the connection */
 #define END_STEP_US   5000
-#define SAID_MAX      4096
-#define SSH_FAILED    255 /* ssh's own status */
+#define SAID_MAX      65536 /* bytes of the child's words that are kept; the other end sends them */
+#define SSH_FAILED    255   /* ssh's own status */
 #define NO_PROGRAM    127
 #define CONNECT_LIMIT "ConnectTimeout=10"
 
@@ -76,6 +76,16 @@ static int start(const struct dial_words *w, int end, int said, pid_t *ret)
     return -r;
 }
 
+/* A file that does not grow: what is written behind its end is lost, and ssh goes on. */
+static int open_said(void)
+{
+    _cleanup_fd_ int fd = memfd_create("tide-dial", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0 || ftruncate(fd, SAID_MAX) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0)
+        return -errno;
+    return TAKE_FD(fd);
+}
+
 int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err)
 {
     char command[sizeof(a->program) + 8];
@@ -88,8 +98,8 @@ int dial_open(const struct address *a, bool alone, struct dial *ret, struct erro
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end) < 0)
         return error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     d.fd = end[0];
-    d.said = memfd_create("tide-dial", MFD_CLOEXEC);
-    r = d.said < 0 || fcntl(d.fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
+    d.said = open_said();
+    r = d.said < 0 ? d.said : fcntl(d.fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
     if (r == 0)
         r = start(&w, end[1], d.said, &d.pid);
     close(end[1]);
@@ -124,10 +134,10 @@ static void what_it_said(int fd, char *ret, size_t size)
 {
     static const char mark[] = "tide: dial: ";
     char text[SAID_MAX + 1], *line, *end;
-    off_t len = lseek(fd, 0, SEEK_END);
-    ssize_t n = pread(fd, text, SAID_MAX, len > SAID_MAX ? len - SAID_MAX : 0);
+    ssize_t n = pread(fd, text, SAID_MAX, 0);
+    size_t len;
 
-    while (n > 0 && strchr("\r\n ", text[n - 1]))
+    while (n > 0 && strchr("\r\n ", text[n - 1])) /* … or the NULs of what was not written */
         n--;
     text[n > 0 ? n : 0] = '\0';
     line = strstr(text, mark);
@@ -135,10 +145,10 @@ static void what_it_said(int fd, char *ret, size_t size)
         line += strlen(mark);
     else
         line = (end = strrchr(text, '\n')) ? end + 1 : text;
-    len = (off_t)strcspn(line, "\r\n");
-    if ((size_t)len >= size)
-        len = (off_t)size - 1;
-    memcpy(ret, line, (size_t)len);
+    len = strcspn(line, "\r\n");
+    if (len >= size)
+        len = size - 1;
+    memcpy(ret, line, len);
     ret[len] = '\0';
     visible(ret);
 }

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/visible.h"
 #include "cli/api.h"
 #include "cli/remote/remote.h"
 
@@ -53,6 +54,7 @@ static void ask(struct fleet_answer *a, uint64_t until_ns)
     if (get(&r, "/v1/machine", until_ns, &a->state, &a->why) == 0 &&
         get(&r, "/v1/jobs", until_ns, &a->jobs, &a->why) == 0)
         a->reached = true;
+    visible(a->why.text); /* a character may have been cut, and JSON takes whole ones alone */
     if (a->reached)
         get(&r, "/v1/power", until_ns, &a->power, &unimportant);
     remote_done(&r);

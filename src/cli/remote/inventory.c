@@ -2,6 +2,7 @@
 #include "cli/remote/inventory.h"
 
 #include "base/cleanup.h"
+#include "base/visible.h"
 #include "base/wholefile.h"
 
 #include <errno.h>
@@ -34,13 +35,26 @@ static int add(struct inventory *i, const char *name, const char *address, struc
         return r;
     if (i->n == INVENTORY_MACHINES_MAX)
         return error_set(err, -ENOSPC, "there are more than %d machines", INVENTORY_MACHINES_MAX);
-    if (strlen(name) >= sizeof(m.name) || strstr(name, "://"))
+    r = snprintf(m.name, sizeof(m.name), "%s", name);
+    visible(m.name); /* no terminal and no JSON takes other names */
+    if (r >= (int)sizeof(m.name) || strcmp(m.name, name) != 0 || strstr(name, "://"))
         return error_set(err, -EINVAL, "'%.100s' is no name of a machine", name);
     if (find(i, name))
         return error_set(err, -EINVAL, "the machine '%.100s' stands there twice", name);
-    strcpy(m.name, name);
     i->machine[i->n++] = m;
     return 0;
+}
+
+/*
+ * Name servers and nodes say no more than a host: a node writes its own address, which could have
+ * a user and a program otherwise, on any machine.
+ */
+static bool is_host(const char *text)
+{
+    static const char allowed[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:%";
+
+    return *text && strspn(text, allowed) == strlen(text);
 }
 
 int inventory_add(struct inventory *i, const char *name, const char *host, const char *port,
@@ -53,6 +67,8 @@ int inventory_add(struct inventory *i, const char *name, const char *host, const
 
     if (!star)
         return error_set(err, -EINVAL, "'%.100s' has no '*' for the machine", from);
+    if (!is_host(host))
+        return error_set(err, -EINVAL, "'%.100s' of '%.60s' is no host", host, name);
     snprintf(address, sizeof(address), "%.*s%s%s%s%s%s%s", (int)(star - from), from,
              bracket ? "[" : "", host, bracket ? "]" : "", *port && star[1] != ':' ? ":" : "",
              star[1] != ':' ? port : "", star + 1);

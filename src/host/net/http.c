@@ -315,7 +315,7 @@ static int receive(int fd, uint64_t deadline_ns, struct http_response *ret,
             continue;
         }
         if (n < 0)
-            return errno == ECONNRESET ? -EBADMSG : -errno;
+            return errno != ECONNRESET ? -errno : len ? -EBADMSG : -ENODATA;
         len += (size_t)n;
         if (begins_stream(buf, len, stream)) {
             *ret = (struct http_response){.status = 200};
