@@ -224,6 +224,29 @@ static void who_is_evicted_gives_everything_back_and_waits_again(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 2);
 }
 
+/* It is cut, and what is cut goes back into the Workload: a half of a character would be no JSON.
+ */
+static void a_long_reason_of_an_eviction_does_not_keep_the_quota(void **state)
+{
+    char text[2 * KUBE_TEXT_MAX + 2] = "x";
+    json_t *evicted;
+
+    for (size_t i = 1; i + 2 < sizeof(text); i += 2)
+        memcpy(text + i, "\xc3\xa9", 3);
+    model_node(&m, "a", "16", "64Gi");
+    queued("j", "{}");
+    model_run(&m, 3);
+    admit(4, NULL);
+    model_run(&m, 30);
+    evict("AdmissionCheck");
+    evicted =
+        json_array_get(json_object_get(json_object_get(workload(), "status"), "conditions"), 2);
+    json_object_set_new(evicted, "message", json_string(text));
+    model_run(&m, 30);
+    assert_int_equal(json_array_size(m.pods), 0);
+    assert_string_equal(condition("QuotaReserved"), "False");
+}
+
 static void a_paused_training_leaves_its_queue_and_comes_back(void **state)
 {
     model_node(&m, "a", "16", "64Gi");
@@ -330,6 +353,81 @@ static void while_nobody_can_tell_what_runs_goes_on_and_nothing_begins(void **st
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
 }
 
+/* All workers' pods together request no more than @mcpu. */
+static void assert_workers_request(int64_t mcpu)
+{
+    int64_t sum = 0;
+    json_t *pod;
+    size_t i;
+
+    json_array_foreach (m.pods, i, pod) {
+        struct kube_pod *parsed = NULL;
+
+        assert_int_equal(kube_pod_parse(pod, &parsed, NULL), 0);
+        sum += parsed->role == KUBE_WORKER ? parsed->request.mcpu : 0;
+        kube_pod_free(parsed);
+    }
+    assert_int_equal(sum, mcpu);
+}
+
+static void while_nobody_can_tell_workers_do_not_grow_in_place(void **state)
+{
+    model_node(&m, "a", "32", "64Gi");
+    queued("j", "{\"workers\": {\"max\": 2, \"cpu\": {\"min\": 1, \"max\": 8}}}");
+    model_run(&m, 3);
+    admit(2, NULL);
+    model_run(&m, 60);
+    assert_workers_request(2000);
+    m.kueue = KUBE_KUEUE_UNKNOWN;
+    model_run(&m, 120);
+    model_assert_phase(&m, "j", "Running");
+    assert_workers_request(2000);
+}
+
+/* As after a restart of the controller, or an upgrade of Kueue, before the first list. */
+static void while_nobody_can_tell_what_drains_goes_on_draining(void **state)
+{
+    model_node(&m, "a", "16", "64Gi");
+    queued("j", "{}");
+    model_run(&m, 3);
+    admit(4, NULL);
+    model_run(&m, 30);
+    evict("Preempted");
+    model_reconcile(&m, WHOLE_PLAN);
+    model_assert_phase(&m, "j", "Suspending");
+    m.kueue = KUBE_KUEUE_UNKNOWN;
+    model_run(&m, 30);
+    assert_int_equal(json_array_size(m.pods), 0);
+    model_assert_condition(&m, "j", "Suspended", "True", "QueueUnknown");
+    m.kueue = KUBE_KUEUE_KNOWN;
+    model_run(&m, 3);
+    assert_string_equal(condition("QuotaReserved"), "False");
+}
+
+/* A spec with a fault keeps its pods, but not from those for whom its queue takes the room. */
+static void an_eviction_is_followed_whatever_the_spec_says_by_then(void **state)
+{
+    model_node(&m, "a", "16", "64Gi");
+    queued("j", "{}");
+    model_run(&m, 3);
+    admit(4, NULL);
+    model_run(&m, 30);
+    model_spec(&m, "j", "{\"workers\": {\"cpu\": {\"start\": \"1m\"}}}");
+    model_run(&m, 5);
+    model_assert_phase(&m, "j", "Invalid");
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 4);
+    evict("Preempted");
+    model_reconcile(&m, WHOLE_PLAN);
+    assert_non_null(workload());
+    model_run(&m, 30);
+    assert_int_equal(json_array_size(m.pods), 0);
+    assert_null(workload());
+    model_assert_phase(&m, "j", "Invalid");
+    model_spec(&m, "j", "{\"workers\": {\"cpu\": null}}");
+    model_run(&m, 3);
+    assert_non_null(workload());
+}
+
 static void who_needs_no_queue_any_more_gives_its_place_back(void **state)
 {
     model_node(&m, "a", "16", "64Gi");
@@ -351,12 +449,16 @@ int main(void)
         T(pods_go_to_the_flavor_that_the_queue_gives),
         T(a_priority_class_orders_the_queue),
         T(who_is_evicted_gives_everything_back_and_waits_again),
+        T(a_long_reason_of_an_eviction_does_not_keep_the_quota),
         T(a_paused_training_leaves_its_queue_and_comes_back),
         T(who_was_turned_off_by_others_stays_so),
         T(another_wish_is_another_workload_once_the_pods_have_gone),
         T(the_end_of_a_training_is_the_end_of_its_workload),
         T(without_kueue_a_queue_means_nothing),
         T(while_nobody_can_tell_what_runs_goes_on_and_nothing_begins),
+        T(while_nobody_can_tell_workers_do_not_grow_in_place),
+        T(while_nobody_can_tell_what_drains_goes_on_draining),
+        T(an_eviction_is_followed_whatever_the_spec_says_by_then),
         T(who_needs_no_queue_any_more_gives_its_place_back),
     };
 

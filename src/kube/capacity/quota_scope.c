@@ -7,12 +7,18 @@
 
 #include "base/minmax.h"
 
-/* The most cores that a queue has admitted for all workers; INT64_MAX: no queue bounds them. */
+/*
+ * The most cores that a queue has admitted for all workers; INT64_MAX: no queue bounds them. While
+ * nobody can tell, those that they have.
+ */
 static int64_t admitted_mcpu(const struct job *job)
 {
+    const struct kube_task *task = job_task(job, KUBE_WORKER);
     int64_t most = queue_most(job, KUBE_WORKER);
 
-    return most == INT32_MAX ? INT64_MAX : most * job_task(job, KUBE_WORKER)->request.mcpu;
+    if (job->queue == QUEUE_UNKNOWN)
+        return larger(job->held_mcpu, task->min * task->request.mcpu);
+    return most == INT32_MAX ? INT64_MAX : most * task->request.mcpu;
 }
 
 /* The rest of spec.quota beside the chief and @count pods of @role; INT64_MAX: no quota. */

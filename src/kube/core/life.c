@@ -60,11 +60,22 @@ static void count_failure(struct job *job)
     status->restarts++;
 }
 
-/* Whether it may have no pods: a person pauses it, or a queue has not admitted it (any more). */
+/*
+ * Whether it may have no pods: a person pauses it, or a queue has not admitted it (any more). While
+ * nobody can tell, what drains goes on draining: its chief saves, and its queue waits for its room.
+ */
 static bool has_to_rest(const struct job *job)
 {
     return job->etj->suspend || job->queue == QUEUE_WAITS ||
-           (job->queue == QUEUE_UNKNOWN && job->replica_count == 0);
+           (job->queue == QUEUE_UNKNOWN &&
+            (job->replica_count == 0 || job->etj->status.phase == KUBE_SUSPENDING));
+}
+
+/* A queue takes its room for others. Its pods go then, whatever its spec has become meanwhile. */
+static bool is_pushed_out(const struct job *job)
+{
+    return job->queue == QUEUE_WAITS && job->replica_count > 0 && job->workload &&
+           job->workload->evicted;
 }
 
 void life_aim(struct core *c, struct job *job)
@@ -81,7 +92,7 @@ void life_aim(struct core *c, struct job *job)
         job->aim = AIM_REMOVE;
     } else if (ended) {
         job->aim = AIM_END;
-    } else if (etj->fault) {
+    } else if (etj->fault && !is_pushed_out(job)) {
         job->aim = AIM_NOTHING;
     } else if (chief && chief->state == POD_ENDED &&
                (!rests || (job->report && job->report->finished))) {

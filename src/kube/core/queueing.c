@@ -86,8 +86,15 @@ void queue_act(struct core *c, struct job *job)
     bool asks = *job->etj->queue, gone = job->replica_count == 0;
 
     /* that of a training that is deleted goes with it, and holds its quota until then */
-    if (c->world->kueue != KUBE_KUEUE_KNOWN || job->aim == AIM_NOTHING || job->aim == AIM_REMOVE)
+    if (c->world->kueue != KUBE_KUEUE_KNOWN || job->aim == AIM_REMOVE)
         return;
+    /* a spec that cannot be carried out asks for nothing; its quota is freed when its pods have
+     * gone, and a spec without a fault queues anew */
+    if (job->etj->fault && job->aim != AIM_END) {
+        if (workload && !workload->meta.deleted_ns && workload->reserved && gone)
+            act(c, job, KUBE_DELETE_WORKLOAD);
+        return;
+    }
     if (!workload && asks)
         make(c, job);
     if (!workload || workload->meta.deleted_ns)

@@ -115,9 +115,13 @@ char *read_copy(struct reader *r, const char *text)
 char *read_clipped(struct reader *r, const json_t *in, const char *key)
 {
     const char *text = json_string_value(member(in, key));
-    char *copy = text ? read_alloc(r, strnlen(text, KUBE_TEXT_MAX) + 1, 1) : NULL;
+    size_t len = text ? strnlen(text, KUBE_TEXT_MAX) : 0;
+    char *copy;
 
-    return copy ? memcpy(copy, text, strnlen(text, KUBE_TEXT_MAX)) : NULL;
+    while (len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80) /* half a character is no JSON */
+        len--;
+    copy = text ? read_alloc(r, len + 1, 1) : NULL;
+    return copy ? memcpy(copy, text, len) : NULL;
 }
 
 char *read_text(struct reader *r, const json_t *in, const char *key)
