@@ -223,6 +223,28 @@ static void one_that_grew_to_the_same_limit_is_not_taken_for_one_that_starts(voi
     assert_int_equal(m.sent[KUBE_RESIZE_POD], 2);
 }
 
+/* As without the right to resize pods: a larger limit that could not be given back is not made. */
+static void while_resizes_are_refused_none_is_made_with_it(void **state)
+{
+    struct kube_answer refused = {
+        .kind = KUBE_RESIZE_POD, .role = KUBE_WORKER, .code = -EACCES, .text = "forbidden"};
+
+    begin(SPEC(1, START));
+    assert_int_equal(limit_of("j-worker-0"), 2000);
+    for (size_t i = 0; i < json_array_size(m.etjs); i++) {
+        struct kube_etj *etj = NULL;
+
+        assert_int_equal(kube_etj_parse(json_array_get(m.etjs, i), &etj, NULL), 0);
+        for (int n = 0; n < 10; n++)
+            kube_memory_answer(m.memory, etj, &refused, m.now_ns);
+        kube_etj_free(etj);
+    }
+    model_remove(m.pods, "j-worker-0");
+    model_run(&m, 10);
+    assert_null(model_find(m.pods, "j-worker-0"));
+    assert_int_equal(limit_of("j-worker-1"), 100);
+}
+
 /* A pod that is refused, for a LimitRange's maximum for example, comes with the usual limit. */
 static void a_pod_that_is_refused_is_made_without_it(void **state)
 {
@@ -312,6 +334,7 @@ int main(void)
         T(a_start_ends_with_the_resize_for_others),
         T(rates_of_a_start_do_not_count),
         T(one_that_grew_to_the_same_limit_is_not_taken_for_one_that_starts),
+        T(while_resizes_are_refused_none_is_made_with_it),
         T(a_pod_that_is_refused_is_made_without_it),
         T(a_quota_of_limits_is_kept),
         T(a_node_short_of_watts_has_nothing_to_spare),

@@ -36,7 +36,9 @@ int64_t start_limit(struct core *c, struct job *job, uint32_t node)
     /* a LimitRange, or a policy, may be why a pod was refused */
     if (job->record->refused[REFUSED_CHIEF + KUBE_WORKER].code)
         growth->no_start_ns = c->now_ns + CEILING_NS;
-    if (c->now_ns < growth->no_start_ns || c->nodes[node].unpowered_mcpu > 0 ||
+    /* without the right to resize pods, for example, it could not be given back */
+    if (c->now_ns < growth->no_start_ns || refused_now(c, job, REFUSED_RESIZE) ||
+        c->nodes[node].unpowered_mcpu > 0 ||
         !quota_take_limit(job, start - job_task(job, KUBE_WORKER)->limit_mcpu))
         return 0;
     return start;
