@@ -350,10 +350,42 @@ static void a_wish_that_is_hardly_another_changes_nothing(void **arg)
     assert_int_equal(next_message(5 * SECOND, 1).uw, 998);
 }
 
+/* Each of many gives less than a 256th of its watts, which together are nearly all of one's. */
+static void many_small_shrinks_make_room_for_one_that_grows(void **arg)
+{
+    static struct lease many[400];
+    static uint64_t want[400];
+    struct lease_group group[] = {{LEASE_NO_GROUP, 0, 0}};
+    struct lease_message m;
+    uint32_t i;
+
+    for (unsigned grouped = 0; grouped < 2; grouped++) {
+        memset(many, 0, sizeof(many));
+        book = (struct lease_book){.lease = many, .count = 400, .group = group, .groups = grouped};
+        group[0].cap_uw = 1000 + 399 * 10000;
+        book.cap_uw = grouped ? DEMAND_MAX : group[0].cap_uw;
+        for (i = 0; i < 400; i++) {
+            lease_ask(&book, i, 7, 5000, SECOND);
+            want[i] = i == 200 ? 1000 : 10000;
+        }
+        for (uint64_t now = SECOND; now < 10 * SECOND; now += SECOND) {
+            lease_want(&book, want, now);
+            while (lease_next(&book, now, &i, &m))
+                acknowledge(now, i, &m);
+            for (i = 0; now == 3 * SECOND && i < 400; i++)
+                want[i] = 9977;
+        }
+        assert_int_equal(many[200].offer_uw, 9977);
+        assert_true(lease_sum(&book, 10 * SECOND) <= group[0].cap_uw);
+        assert_int_equal(many[399].offer_uw, 10000); /* no more than were needed */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wish_that_is_hardly_another_changes_nothing),
+        cmocka_unit_test(many_small_shrinks_make_room_for_one_that_grows),
         cmocka_unit_test(a_lease_echoes_the_ask),
         cmocka_unit_test(an_offer_is_repeated_until_acknowledged),
         cmocka_unit_test(watts_move_after_the_acknowledgement_only),

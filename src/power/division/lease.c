@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "power/division/lease.h"
 
+#include "base/muldiv.h"
+
 #include "power/cap/caps.h"
 #include "power/division/demand_shape.h"
 
@@ -190,21 +192,78 @@ static bool is_in_flight(const struct lease *l, uint64_t now_ns)
     return l->acked != l->number && l->sent_ns && now_ns - l->sent_ns < RESEND_NS;
 }
 
-/* A cap was lowered: every microwatt counts. */
-static bool is_above_a_cap(const struct lease_book *b, const struct lease *l, uint64_t sum)
-{
-    uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
-    bool above = sum > b->cap_uw;
-
-    for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
-        above |= b->group[g].sum_uw > b->group[g].cap_uw;
-    return above;
-}
-
 /* Wishes change with each measurement: what is hardly another is no message worth, nor a write. */
 static bool is_hardly_another(uint64_t uw, uint64_t offer_uw)
 {
     return uw < offer_uw ? offer_uw - uw < offer_uw / ALIKE : uw - offer_uw < offer_uw / ALIKE;
+}
+
+/* A wish that is worth an offer by itself. */
+static bool is_worth_it(const struct lease_book *b, const struct lease *l, uint64_t uw,
+                        uint64_t now_ns)
+{
+    return !is_hardly_another(uw, l->offer_uw) && within_reach(b, l, now_ns);
+}
+
+/* What will count once all wishes that are worth an offer are fulfilled. Returns the sum. */
+static uint64_t plan(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t g = 0; g < b->groups; g++)
+        b->group[g].sum_uw = 0;
+    for (uint32_t i = 0; i < b->count; i++) {
+        const struct lease *l = &b->lease[i];
+        uint64_t uw = lease_counts(b, i, now_ns);
+
+        if (is_worth_it(b, l, want_uw[i], now_ns))
+            uw = larger_u64(larger_u64(want_uw[i], l->floor_uw), l->defiant ? uw : 0);
+        take_room(b, l, uw, &sum);
+    }
+    return sum;
+}
+
+/* By how much the planned sums exceed the caps that bound the child. */
+static uint64_t excess_of(const struct lease_book *b, const struct lease *l, uint64_t sum)
+{
+    uint64_t excess = sub_sat(sum, b->cap_uw);
+    uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
+
+    for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
+        excess = larger_u64(excess, sub_sat(b->group[g].sum_uw, b->group[g].cap_uw));
+    return excess;
+}
+
+static void give_room(struct lease_book *b, const struct lease *l, uint64_t uw, uint64_t *sum)
+{
+    uint32_t g = b->groups ? l->group : LEASE_NO_GROUP;
+
+    *sum = sub_sat(*sum, uw);
+    for (; g != LEASE_NO_GROUP; g = b->group[g].parent)
+        b->group[g].sum_uw = sub_sat(b->group[g].sum_uw, uw);
+}
+
+/*
+ * Offers the shrinks. Those that are hardly any come too while a cap would be exceeded without
+ * them: one was lowered, or many children are to give a little to one that grows.
+ */
+static void shrink(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
+{
+    uint64_t sum = plan(b, want_uw, now_ns);
+
+    for (uint32_t i = 0; i < b->count; i++) {
+        struct lease *l = &b->lease[i];
+        uint64_t less = sub_sat(l->offer_uw, want_uw[i]);
+        bool small = less && is_hardly_another(want_uw[i], l->offer_uw);
+        bool smaller = less && (!small || excess_of(b, l, sum));
+
+        if ((!smaller && l->kind == l->offer_kind) || now_ns >= l->until_ns ||
+            !within_reach(b, l, now_ns))
+            continue;
+        if (small)
+            give_room(b, l, less, &sum);
+        offer(b, l, smaller_u64(want_uw[i], l->offer_uw), now_ns);
+    }
 }
 
 void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
@@ -215,16 +274,7 @@ void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
         b->silent_until_ns = 0;
     for (uint32_t i = 0; i < b->count; i++)
         forget_ended(&b->lease[i], now_ns);
-    sum = sum_up(b, now_ns);
-    for (uint32_t i = 0; i < b->count; i++) {
-        struct lease *l = &b->lease[i];
-        bool smaller = want_uw[i] < l->offer_uw &&
-                       (!is_hardly_another(want_uw[i], l->offer_uw) || is_above_a_cap(b, l, sum));
-        bool differs = smaller || l->kind != l->offer_kind;
-
-        if (differs && now_ns < l->until_ns && within_reach(b, l, now_ns))
-            offer(b, l, smaller_u64(want_uw[i], l->offer_uw), now_ns);
-    }
+    shrink(b, want_uw, now_ns);
     sum = sum_up(b, now_ns);
     for (uint32_t i = 0; i < b->count; i++) {
         struct lease *l = &b->lease[i];
