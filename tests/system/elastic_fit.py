@@ -291,6 +291,7 @@ def refusals(bed):
         "jit_compile": fit(jit_compile=True),
         "steps_per_execution": fit(steps_per_execution=2),
         "loss": fit(loss=keras.losses.MeanSquaredError(reduction="sum")),
+        "loss of a batch": fit(loss="dice"),
         "no optimizer": fit(optimizer=None),
         "wrapped optimizer": wrapped,
         "activity_regularizer": fit([keras.layers.Dense(2, activity_regularizer="l2")]),

@@ -22,6 +22,7 @@ REFUSED = {
     "loss": "must be 'sum_over_batch_size'",
     "no optimizer": "with an optimizer",
     "wrapped optimizer": "takes the Keras optimizer itself",
+    "loss of a batch": "reckoned over a whole batch",
     "activity_regularizer": "sum over a batch",
     "synchronized": "leave it out",
     "shuffle": "True or False",

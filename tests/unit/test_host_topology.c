@@ -102,7 +102,7 @@ static void read_four(struct topology *ret, const char *file, const char *const 
 }
 
 /* Values as machines have them: an RK3588, a Core i9-12900K by its firmware and its frequencies, a
- * Core i9-10900K with favored cores. */
+ * Core i9-10900K with favored cores; the order of preference of an AMD processor's like cores. */
 static void slow_cpus_are_told_by_the_first_file_that_all_have(void **state)
 {
     static const char *const none[4] = {0},
@@ -111,6 +111,7 @@ static void slow_cpus_are_told_by_the_first_file_that_all_have(void **state)
                              *const khz[4] = {"5200000\n", "5100000\n", "3900000\n", "3900000\n"},
                              *const favored[4] = {"5300000\n", "5200000\n", "5100000\n",
                                                   "5100000\n"},
+                             *const preferred[4] = {"236\n", "231\n", "186\n", "166\n"},
                              *const broken[4] = {"65\n", "0\n", "40\n", "40\n"},
                              *const some[4] = {"1024\n", NULL, "400\n", "400\n"};
     struct topology t;
@@ -119,9 +120,11 @@ static void slow_cpus_are_told_by_the_first_file_that_all_have(void **state)
     assert_int_equal(t.speed[0], 404);
     assert_int_equal(t.speed[3], TOPOLOGY_FASTEST);
     assert_int_equal(t.slow, 2);
-    read_four(&t, "acpi_cppc/highest_perf", i9, "cpufreq/cpuinfo_max_freq", favored);
+    read_four(&t, "acpi_cppc/highest_perf", i9, "cpufreq/cpuinfo_max_freq", none);
     assert_int_equal(t.speed[1], TOPOLOGY_FASTEST);
     assert_int_equal(t.speed[2], 615);
+    read_four(&t, "acpi_cppc/highest_perf", preferred, "cpufreq/cpuinfo_max_freq", favored);
+    assert_int_equal(t.slow, 0);
     read_four(&t, "cpufreq/cpuinfo_max_freq", khz, "cpu_capacity", some);
     assert_int_equal(t.speed[1], TOPOLOGY_FASTEST);
     assert_int_equal(t.speed[2], 750);

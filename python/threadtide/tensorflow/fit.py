@@ -106,6 +106,9 @@ def _wrong_loss(model):
         if reduction not in ("sum_over_batch_size", "mean"):
             return (f"the loss {loss.name} has reduction={reduction!r}: the slots' parts of a batch are averaged by "
                     f"their examples, so it must be 'sum_over_batch_size', {_INSTEAD}")
+        name = getattr(loss, "name", None) or getattr(loss, "__name__", loss)
+        if str(name).lower() in ("dice", "tversky", "circle"):
+            return f"the loss {name} is reckoned over a whole batch, and each slot has a part of it: {_INSTEAD}"
     return None
 
 

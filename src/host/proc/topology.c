@@ -101,8 +101,9 @@ static bool read_speeds_from(int root, const struct topology *topology, const ch
  */
 static void read_speeds(int root, struct topology *topology)
 {
-    static const char *const files[] = {"cpu_capacity", "acpi_cppc/highest_perf",
-                                        "cpufreq/cpuinfo_max_freq"};
+    /* CPPC comes last: for like cores of AMD it may be an order of preference (166 to 236). */
+    static const char *const files[] = {"cpu_capacity", "cpufreq/cpuinfo_max_freq",
+                                        "acpi_cppc/highest_perf"};
     uint64_t found[CPUSET_MAX_CPUS], fastest = 0;
     size_t i = 0;
 
