@@ -284,7 +284,8 @@ static void a_server_that_is_gone_for_a_minute_is_asked_seldom_and_taken_up_agai
         asked = shell.asked;
         shell_server(how);
         live(&r, 60);
-        /* five watches, each up to 8 s apart; the lease, each 2 s; a status, ever more seldom; Kueue, each 5 s */
+        /* five watches, each up to 8 s apart; the lease, each 2 s; a status, ever more seldom;
+         * Kueue, each 5 s */
         assert_in_range(shell.asked - asked, 5, 134);
         assert_int_equal(r.lost, 1);
         assert_false(lease_leading(r.lease));

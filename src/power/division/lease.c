@@ -205,7 +205,7 @@ static bool is_worth_it(const struct lease_book *b, const struct lease *l, uint6
     return !is_hardly_another(uw, l->offer_uw) && within_reach(b, l, now_ns);
 }
 
-/* What will count once all wishes that are worth an offer are fulfilled. Returns the sum. */
+/* Plans what counts once all wishes that are worth an offer are fulfilled. Returns the sum. */
 static uint64_t plan(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
 {
     uint64_t sum = 0;
@@ -223,7 +223,7 @@ static uint64_t plan(struct lease_book *b, const uint64_t *want_uw, uint64_t now
     return sum;
 }
 
-/* By how much the planned sums exceed the caps that bound the child. */
+/* Returns how far the planned sums exceed the caps that bound the child. */
 static uint64_t excess_of(const struct lease_book *b, const struct lease *l, uint64_t sum)
 {
     uint64_t excess = sub_sat(sum, b->cap_uw);
