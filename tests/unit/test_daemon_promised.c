@@ -6,6 +6,7 @@
 #include "daemon/record/promised.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +49,7 @@ static int setup(void **unused)
     process.pid = 4711;
     job.uid = other.uid = ME;
     job.admission.wanted = other.admission.wanted = true;
-    job.asked.attributes.slo_us = 50000;
+    job.asked.attributes.slo_us = job.promise.slo_us = 50000;
     job.promise.has = 3;
     strcpy(job.id, "j1");
     strcpy(job.name, "serve-4711");
@@ -121,10 +122,60 @@ static void a_run_that_kept_its_promise_says_so(void **state)
     job.promise.slo_us = other.promise.slo_us = other.asked.attributes.slo_us = 50000;
     other.promise.room.need = 7;
     job.next = &other;
-    assert_int_equal(verdict(ME, "serve", 50).keepable, PROMISE_UNKEEPABLE);
+    assert_int_equal(verdict(ME, "serve", 50).keepable, PROMISE_UNKNOWN);
     assert_non_null(strstr(verdict(ME, "serve", 50).text, "other promises of its user leave"));
     assert_int_equal(verdict(ME, "else", 50).keepable, PROMISE_UNKNOWN);
     assert_non_null(strstr(verdict(ME, "else", 50).text, "other promises of its user need 6 of 6"));
+}
+
+static void seconds_of_a_promise_say_nothing_of_the_next_one(void **state)
+{
+    tells(200, 30);
+    for (uint64_t s = 1; s <= 70; s++) {
+        job.latency.seconds.judged = job.latency.seconds.kept = s;
+        tells(1, 30);
+    }
+    job.asked.attributes.slo_us = 40000; /* the stage has not looked yet */
+    tells(1, 30);
+    assert_int_equal(verdict(ME, "serve", 40).keepable, PROMISE_UNKNOWN);
+    assert_int_equal(verdict(ME, "serve", 50).keepable, PROMISE_KEEPABLE);
+}
+
+static void a_process_without_requests_says_nothing_of_the_fastest(void **state)
+{
+    tells(200, 80);
+    memset(&process.latency, 0, sizeof(process.latency)); /* another one in its place */
+    job.known.looked_ns = 0;
+    promised_look(&d);
+    assert_int_equal(verdict(ME, "serve", 20).keepable, PROMISE_UNKEEPABLE);
+}
+
+static void file_says(uint64_t used_s)
+{
+    int fd = openat(d.state_fd, PROMISED_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    d.promised = promised_free(d.promised);
+    dprintf(fd,
+            "promises 1\n%d serve %" PRIu64 " 500 70000000 80000000 4 8 100000000 90 1000 2000 5\n",
+            ME, used_s);
+    close(fd);
+    assert_int_equal(promised_new(d.state_fd, &d.promised), 0);
+}
+
+/* A refused promise is not measured: no fact may refuse it for ever. */
+static void what_is_a_day_old_or_of_a_wrong_clock_says_no_to_nothing(void **state)
+{
+    uint64_t now_s = clock_real_ms() / 1000;
+
+    file_says(now_s - 3600);
+    assert_int_equal(verdict(ME, "serve", 20).keepable, PROMISE_UNKEEPABLE); /* the fastest */
+    assert_int_equal(verdict(ME, "serve", 75).keepable, PROMISE_UNKEEPABLE); /* p99 */
+    for (unsigned wrong = 0; wrong < 2; wrong++) {
+        file_says(wrong ? now_s + 1000000 : now_s - 2 * 86400);
+        assert_int_equal(verdict(ME, "serve", 20).keepable, PROMISE_UNKNOWN);
+        assert_int_equal(verdict(ME, "serve", 75).keepable, PROMISE_UNKNOWN);
+        assert_int_equal(verdict(ME, "serve", 100).keepable, PROMISE_KEEPABLE);
+    }
 }
 
 static void a_user_has_a_part_of_the_rows(void **state)
@@ -171,6 +222,12 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_seen_is_known_to_the_same_user_and_after_a_restart,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_run_that_kept_its_promise_says_so, setup, teardown),
+        cmocka_unit_test_setup_teardown(seconds_of_a_promise_say_nothing_of_the_next_one, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_process_without_requests_says_nothing_of_the_fastest,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_a_day_old_or_of_a_wrong_clock_says_no_to_nothing,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_user_has_a_part_of_the_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_none, setup, teardown),
     };

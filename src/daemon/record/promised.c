@@ -21,6 +21,7 @@
 #define LINE_MAX_LEN 320
 #define FILE_MAX     (PROMISED_MAX * LINE_MAX_LEN)
 #define ENOUGH       100 /* requests of a window, for a p99 that is more than the slowest one */
+#define OLD_S        (24 * 3600) /* the program may be another one by now */
 
 struct row {
     uid_t uid;
@@ -166,7 +167,7 @@ static struct row *make_room(struct promised *p, uid_t uid)
 
 /* ---- learning -------------------------------------------------------------------------------- */
 
-/* Requests of its processes took longer than this; 0: none is known. */
+/* Requests of its processes took longer than this, 1 where that is too short to tell; 0: none. */
 static uint64_t fastest(const struct job *j)
 {
     unsigned least = LATENCY_BUCKETS;
@@ -175,7 +176,9 @@ static uint64_t fastest(const struct job *j)
         for (unsigned b = 0; b < least; b++)
             if (p->latency.bucket[b])
                 least = b;
-    return least > 0 && least < LATENCY_BUCKETS ? latency_most_ns(least - 1) : 0;
+    if (least == LATENCY_BUCKETS)
+        return 0;
+    return least > 0 ? latency_most_ns(least - 1) : 1;
 }
 
 static void learn_kept(struct job *j, const struct latency_window *w, struct promise_known *k)
@@ -184,6 +187,8 @@ static void learn_kept(struct job *j, const struct latency_window *w, struct pro
     struct job_known *own = &j->known;
     uint64_t n;
 
+    if (j->promise.slo_us != j->asked.attributes.slo_us) /* these seconds judged another promise */
+        return;
     if (s->judged < own->judged)
         *own = (struct job_known){.name_len = own->name_len, .requests = own->requests};
     if (s->judged > own->judged && s->judged - own->judged < 3) {
@@ -240,8 +245,6 @@ static void learn(struct promised *p, struct job *j, uint64_t now)
     fast = fastest(j);
     if (fast && (!row->known.fastest_ns || fast < row->known.fastest_ns))
         row->known.fastest_ns = fast;
-    if (fast == 0) /* as short as can be told */
-        row->known.fastest_ns = 1;
     learn_window(j, &w, now, &row->known);
     learn_kept(j, &w, &row->known);
     p->dirty = true;
@@ -345,14 +348,25 @@ static void say(const struct promise_known *k, const struct promise_asked *a,
     }
 }
 
+/*
+ * Says "no" of nothing that is old: a refused promise is not measured, so that a program that has
+ * become faster would be refused for ever. A time that is to come was written by a wrong clock.
+ */
+static bool is_old(const struct row *row)
+{
+    uint64_t now_s = clock_real_ms() / 1000;
+
+    return row->used_s > now_s || now_s - row->used_s > OLD_S;
+}
+
 void promised_judge(const struct daemon *d, const struct job *j, uid_t uid, const char *name,
                     pid_t pid, const struct attributes *asked, struct promised_verdict *ret)
 {
-    static const struct promise_known nothing;
     unsigned len = j ? name_len_of(j) : name ? promised_name_len(name, pid) : 0;
     const struct row *row =
         d->promised && len ? find(d->promised, j ? j->uid : uid, j ? j->name : name, len) : NULL;
-    const struct promise_known *known = row ? &row->known : &nothing;
+    struct promise_known known = row ? row->known : (struct promise_known){0};
+    bool old = row && is_old(row);
     struct promise_asked a = {.promise_ns = (uint64_t)asked->slo_us * NS_PER_US,
                               .min = asked->min > 0 ? (uint32_t)asked->min : 0,
                               /* a promise that is changed has not been tried */
@@ -361,8 +375,12 @@ void promised_judge(const struct daemon *d, const struct job *j, uid_t uid, cons
     enum promise_ground ground;
 
     find_cores(d, j, j ? j->uid : uid, asked, &a);
-    ret->keepable = promise_judge(known, &a, &ground);
-    say(known, &a, ground, ret->text);
+    if (old)
+        known.requests = known.best_ns = 0;
+    ret->keepable = promise_judge(&known, &a, &ground);
+    say(&known, &a, ground, ret->text);
+    if (old && ground == PROMISE_FIRST_RUN)
+        snprintf(ret->text, sizeof(ret->text), "nothing was measured of it in the last 24 hours");
 }
 
 const char *promised_keepable_name(enum promise_keepable keepable)

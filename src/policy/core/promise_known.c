@@ -31,8 +31,9 @@ enum promise_keepable promise_judge(const struct promise_known *k, const struct 
     if (promise_is_given_up(a->why))
         return say(PROMISE_UNKEEPABLE, PROMISE_GIVEN_UP_NOW, ret);
     if (was_kept(k, a->promise_ns)) {
+        /* no "no": it may have had more cores than it needs */
         if (a->others && k->kept_mcpu > left * UINT64_C(1000))
-            return say(PROMISE_UNKEEPABLE, PROMISE_CROWDED, ret);
+            return say(PROMISE_UNKNOWN, PROMISE_CROWDED, ret);
         return say(PROMISE_KEEPABLE, PROMISE_WAS_KEPT, ret);
     }
     if (a->others && left <= 1)

@@ -43,11 +43,11 @@ enum promise_ground {
     PROMISE_FIRST_RUN, /* unknown: nothing was measured, or too little */
     PROMISE_LESS,      /* unknown: it was kept, but a longer promise */
     PROMISE_TAKEN,     /* unknown: others need all cores beyond the minima */
+    PROMISE_CROWDED,   /* unknown: others need cores that it had when it was kept */
     PROMISE_WAS_KEPT,
     PROMISE_MINIMUM,      /* not: its minimum is more than it may have */
     PROMISE_FASTEST,      /* not: no request was ever so short */
     PROMISE_BEST,         /* not: p99 never was, with as many cores */
-    PROMISE_CROWDED,      /* not: others need cores that it had when it was kept */
     PROMISE_GIVEN_UP_NOW, /* not: all that it may have has just been tried */
     PROMISE_GROUND_MAX
 };
