@@ -209,3 +209,21 @@ def training(name, **spec):
                      "ps": {"resources": small},
                      "workers": {"min": 1, "max": 4,
                                  "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}, **spec}}
+
+
+def trains(cluster, namespace):
+    """For a fixture: begin(controllers, name, …), a training and its chief; deleted afterwards."""
+    chiefs = []
+
+    def begin(controllers, name="job", labels=None, **spec):
+        made = training(name, **spec)
+        made["metadata"]["labels"] = labels or {}
+        cluster.must("POST", TRAININGS.format(namespace), made)
+        chiefs.append(Chief(cluster, namespace, name, controllers))
+        return chiefs[-1]
+    yield begin
+    for chief in chiefs:
+        path = f"{TRAININGS.format(namespace)}/{chief.job}"
+        cluster.api("PATCH", path, {"metadata": {"finalizers": []}})
+        cluster.api("DELETE", path)
+        chief.end()

@@ -8,7 +8,7 @@ import pytest
 
 import fault_proxy
 import kwok
-from controller import TRAININGS, Chief, Controller, admit, install, kubectl, run_kubectl, training
+from controller import TRAININGS, Controller, admit, install, kubectl, run_kubectl, training, trains
 from daemon import GUARD_S, eventually
 
 
@@ -43,19 +43,7 @@ def start(cluster):
 
 @pytest.fixture
 def train(cluster, namespace):
-    """train(controllers, name, …): a training and its chief; deleted afterwards."""
-    chiefs = []
-
-    def begin(controllers, name="job", **spec):
-        cluster.must("POST", TRAININGS.format(namespace), training(name, **spec))
-        chiefs.append(Chief(cluster, namespace, name, controllers))
-        return chiefs[-1]
-    yield begin
-    for chief in chiefs:
-        path = f"{TRAININGS.format(namespace)}/{chief.job}"
-        cluster.api("PATCH", path, {"metadata": {"finalizers": []}})
-        cluster.api("DELETE", path)
-        chief.end()
+    yield from trains(cluster, namespace)
 
 
 def get(plane, namespace, name="job"):

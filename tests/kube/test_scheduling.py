@@ -4,7 +4,7 @@ test plays Kueue's part with a small definition of its Workload; Kueue itself: t
 import pytest
 
 import kwok
-from controller import TRAININGS, Chief, Controller, install, training
+from controller import TRAININGS, Controller, install, trains
 from daemon import GUARD_S, eventually
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
@@ -42,21 +42,7 @@ def start(cluster):
 
 @pytest.fixture
 def train(cluster, namespace):
-    """train(controllers, name, …): a training and its chief; deleted afterwards."""
-    chiefs = []
-
-    def begin(controllers, name="job", labels=None, **spec):
-        made = training(name, **spec)
-        made["metadata"]["labels"] = labels or {}
-        cluster.must("POST", TRAININGS.format(namespace), made)
-        chiefs.append(Chief(cluster, namespace, name, controllers))
-        return chiefs[-1]
-    yield begin
-    for chief in chiefs:
-        path = f"{TRAININGS.format(namespace)}/{chief.job}"
-        cluster.api("PATCH", path, {"metadata": {"finalizers": []}})
-        cluster.api("DELETE", path)
-        chief.end()
+    yield from trains(cluster, namespace)
 
 
 def status(plane, namespace, name="job"):

@@ -334,18 +334,23 @@ static void where_its_own_core_is_too_few_the_others_yield(void **state)
     assert_true(kept(1) < 0.05);
 }
 
+static void two_servers_and_a_training(const struct load *load)
+{
+    run_init(&run, 8);
+    for (unsigned i = 0; i < 2; i++) {
+        fill(i, load, i + 1);
+        server(i, load->slo_ms * MS, &half_serial);
+    }
+    run_job(&run, 0, 1000 * SECOND);
+    run_all(&run);
+}
+
 /* Each of two servers needs more than half of the cores: neither has them for good. */
 static void two_promises_that_exclude_each_other_share(void **state)
 {
     struct load load = {.slo_ms = 50, .work_us = 8000, .seconds = 300, .high = 560};
 
-    run_init(&run, 8);
-    fill(0, &load, 1);
-    fill(1, &load, 2);
-    server(0, load.slo_ms * MS, &half_serial);
-    server(1, load.slo_ms * MS, &half_serial);
-    run_job(&run, 0, 1000 * SECOND);
-    run_all(&run);
+    two_servers_and_a_training(&load);
     assert_true(mean_cores(1) > 2.5 && mean_cores(2) > 2.5);
     assert_true(run.records[1].resizes <= 150 && run.records[2].resizes <= 150);
     assert_int_equal(run.totals.finished, 3);
@@ -356,13 +361,7 @@ static void two_promises_that_fit_are_both_kept(void **state)
 {
     struct load load = {.slo_ms = 50, .work_us = 4000, .seconds = 300, .high = 250};
 
-    run_init(&run, 8);
-    fill(0, &load, 1);
-    fill(1, &load, 2);
-    server(0, load.slo_ms * MS, &half_serial);
-    server(1, load.slo_ms * MS, &half_serial);
-    run_job(&run, 0, 1000 * SECOND);
-    run_all(&run);
+    two_servers_and_a_training(&load);
     assert_true(kept(1) >= 0.98 && kept(2) >= 0.98);
 }
 
