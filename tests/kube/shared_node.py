@@ -25,9 +25,9 @@ SPACE, CORES = "threadtide-pods", 4
 MACHINE_S = 1800  # everything is emulated in there, and PyTorch brings three gigabytes of libraries
 soon = functools.partial(eventually, guard=MACHINE_S, pause=0.5)
 
-# OpenMP counts for each thread of a program apart: the one that computes has to ask.
+# The thread that computes tells PyTorch's own number: torch.get_num_threads() says what it would be without the agent.
 TORCH = """
-import socket, threading, torch
+import re, socket, threading, torch
 threads = 0
 def tell():
     server = socket.create_server(("", 7000))
@@ -38,7 +38,7 @@ def tell():
 threading.Thread(target=tell, daemon=True).start()
 a = torch.randn(192, 192)
 while True:
-    threads = torch.get_num_threads()
+    threads = int(re.search(r"at::get_num_threads\\(\\) : (\\d+)", torch.__config__.parallel_info())[1])
     b = a @ a
 """
 TENSORFLOW = """
