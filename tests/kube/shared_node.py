@@ -237,10 +237,11 @@ def test_pytorch_shrinks_and_grows_as_others_come_and_go(plane, namespace, machi
 
 
 def test_tensorflow_and_pytorch_share_it(plane, namespace, machine, shared):
-    """Both take minutes to load their libraries, on one core each until they have pools of threads."""
+    """Both take minutes to load their libraries; TensorFlow does so alone, before the other one computes."""
     node = Node(plane, namespace, machine)
-    node.make("torch", python_pod("run-torch.py", "torch-packages"))
     node.make("tensorflow", python_pod("run-tensorflow.py", "tensorflow-packages"))
+    node.have(tensorflow=CORES)
+    node.make("torch", python_pod("run-torch.py", "torch-packages"))
     node.have(torch=2, tensorflow=2)
     node.make("third", blas_pod({"threadtide.io/min": "2"}))
     node.have(torch=1, tensorflow=1, third=2)
