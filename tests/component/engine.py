@@ -300,7 +300,10 @@ class Keeper:
             time.sleep(0.02)
 
     def freeze(self):
+        """Comes back when each thread stands still: on a busy machine one may answer until then."""
         self.process.send_signal(signal.SIGSTOP)
+        threads = pathlib.Path(f"/proc/{self.process.pid}/task")
+        eventually(lambda: all((t / "stat").read_text().rpartition(")")[2].split()[0] in "TZ" for t in threads.iterdir()))
 
     def thaw(self):
         self.process.send_signal(signal.SIGCONT)
