@@ -2,8 +2,8 @@
 #include "hub/serve/serve.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
 #include "base/hold.h"
+#include "base/log_limit.h"
 #include "base/visible.h"
 #include "base/wallclock.h"
 #include "host/net/ends.h"
@@ -40,23 +40,15 @@ struct serve {
     struct people *people;
     struct web *web;
     bool store_owed; /* it could not be told what the policy says of it */
-    uint64_t window_ns;
-    unsigned lines;
+    struct log_limit log;
     int held;
 };
 
 static void say(struct serve *s, const char *who, const char *text)
 {
     char line[4 * ERROR_TEXT_MAX];
-    uint64_t now = clock_now_ns();
 
-    if (now - s->window_ns > LOG_WINDOW_S * NS_PER_S) {
-        if (s->lines > LOG_BURST)
-            fprintf(stderr, "tide-hub: %u lines of this log were left out\n", s->lines - LOG_BURST);
-        s->window_ns = now;
-        s->lines = 0;
-    }
-    if (s->lines++ >= LOG_BURST)
+    if (!log_limit_takes(&s->log, "tide-hub", LOG_BURST, LOG_WINDOW_S))
         return;
     snprintf(line, sizeof(line), "%s%s%s", who ? who : "", who ? ": " : "", text);
     visible(line); /* units' and strangers' words are in it */
