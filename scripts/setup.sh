@@ -280,47 +280,48 @@ make_helm() {
     ) 9>"$cache/helm.lock"
 }
 
-# Beside Debian's, whose containerd has no NRI; for make check-pods alone.
-make_containerd() {
+# The folder of the cache for the tools of a module.
+tools_folder() {
+    echo "${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube/$1-$(sha256sum <"$root/tests/kube/tools/$1/go.sum" | cut -c 1-16)"
+}
+
+# Builds a module's tools into that folder, once: make_tools MODULE MINUTES [FUNCTION], which adds more: FUNCTION GO FOLDER
+make_tools() {
     local cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube dir go
-    dir=$cache/containerd-$(sha256sum <"$root/tests/kube/tools/containerd/go.sum" | cut -c 1-16)
+    dir=$(tools_folder "$1")
     [ ! -d "$dir" ] || return 0
+    mkdir -p "$cache"
     (
-        mkdir -p "$cache"
         flock 9
         [ ! -d "$dir" ] || exit 0
-        go=$(find_go "$cache/go") || die "containerd needs Go, see above"
-        say "building containerd in $dir, once; about three minutes of two cores"
+        go=$(find_go "$cache/go") || die "$1 needs Go, see above"
+        say "building $1 in $dir, once; about $2 minutes of two cores"
         rm -rf "$dir.new"
         mkdir "$dir.new"
-        if ! build_tools "$go" containerd "$dir.new/" "" | tell_progress "$cache/log"; then
+        if ! build_tools "$go" "$1" "$dir.new/" "" | tell_progress "$cache/log"; then
             tail -n 20 "$cache/log" >&2
-            die "containerd: go could not build tests/kube/tools/containerd"
+            die "$1: go could not build tests/kube/tools/$1"
         fi
+        [ $# -lt 3 ] || "$3" "$go" "$dir.new"
         mv "$dir.new" "$dir"
-    ) 9>"$cache/containerd.lock"
+    ) 9>"$cache/$1.lock"
 }
+
+add_definitions() {
+    local module
+    module=$(cd "$root/tests/kube/tools/kueue" && GOTOOLCHAIN=auto GOFLAGS= "$1" list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
+    mkdir "$2/crd"
+    cp "$module"/config/components/crd/bases/*.yaml "$2/crd"
+    chmod -R u+w "$2"
+}
+
+# Beside Debian's, whose containerd has no NRI; for make check-pods alone.
+make_containerd() { make_tools containerd three; }
 
 # A folder with Kueue and its definitions: test_kueue.py is told of it by TIDE_KUEUE.
 make_kueue() {
-    local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube dir go module
-    dir=$cache/kueue-$(sha256sum <"$tools/kueue/go.sum" | cut -c 1-16)
-    if [ ! -d "$dir" ]; then
-        mkdir -p "$cache"
-        go=$(find_go "$cache/go") || die "kueue needs Go, see above"
-        say "building Kueue in $dir, once; about five minutes of two cores"
-        rm -rf "$dir.new"
-        mkdir -p "$dir.new/crd"
-        if ! build_tools "$go" kueue "$dir.new/" "" | tell_progress "$cache/log"; then
-            tail -n 20 "$cache/log" >&2
-            die "kueue: go could not build tests/kube/tools/kueue"
-        fi
-        module=$(cd "$tools/kueue" && GOTOOLCHAIN=auto GOFLAGS= "$go" list -m -f '{{.Dir}}' sigs.k8s.io/kueue)
-        cp "$module"/config/components/crd/bases/*.yaml "$dir.new/crd"
-        chmod -R u+w "$dir.new"
-        mv "$dir.new" "$dir"
-    fi
-    say "TIDE_KUEUE=$dir"
+    make_tools kueue five add_definitions
+    say "TIDE_KUEUE=$(tools_folder kueue)"
 }
 
 # The name of the folder in the cache is made from the modules' sums: tests/kube/control_plane.py, too, knows.
