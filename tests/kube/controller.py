@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import threading
 
+import kwok
 from control_plane import tools_folder
 from daemon import GUARD_S, eventually
 
@@ -209,6 +210,18 @@ def training(name, **spec):
                      "ps": {"resources": small},
                      "workers": {"min": 1, "max": 4,
                                  "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}}, **spec}}
+
+
+def with_nodes(plane, *groups):
+    """For a fixture: a plane with what the controller needs, and these groups of simulated nodes (kwok.Kwok.nodes)."""
+    install(plane)
+    nodes = kwok.Kwok(plane).start()
+    try:
+        for group in groups:
+            nodes.nodes(**group)
+        yield plane
+    finally:
+        nodes.end()
 
 
 def trains(cluster, namespace):

@@ -7,21 +7,14 @@ import re
 import pytest
 
 import fault_proxy
-import kwok
-from controller import TRAININGS, Controller, admit, install, kubectl, run_kubectl, training, trains
+from controller import TRAININGS, Controller, admit, kubectl, run_kubectl, training, trains, with_nodes
 from daemon import GUARD_S, eventually
 
 
 @pytest.fixture(scope="module")
 def cluster(plane):
     """Two nodes of two cores."""
-    install(plane)
-    nodes = kwok.Kwok(plane).start()
-    try:
-        nodes.nodes(2, cpu="2", prefix="node-")
-        yield plane
-    finally:
-        nodes.end()
+    yield from with_nodes(plane, {"count": 2, "cpu": "2", "prefix": "node-"})
 
 
 @pytest.fixture

@@ -11,12 +11,10 @@ import subprocess
 
 import pytest
 
-import kwok
-from controller import TRAININGS
+from controller import TRAININGS, kubectl, with_nodes
 from daemon import GUARD_S, eventually
 from test_scheduling import (KUEUE, QUEUE, Workload, pods, reason, start, status,  # noqa: F401
                              train, until_ready)
-from controller import install, kubectl
 
 TOOL = os.environ.get("TIDE_KUEUE")
 pytestmark = pytest.mark.skipif(not TOOL, reason="by hand, with TIDE_KUEUE (HACKING.md)")
@@ -52,13 +50,7 @@ value: 1000
 @pytest.fixture(scope="module")
 def cluster(plane):
     """Nodes enough: the queue's quota is what bounds."""
-    install(plane)
-    nodes = kwok.Kwok(plane).start()
-    try:
-        nodes.nodes(4, cpu="4", prefix="node-")
-        yield plane
-    finally:
-        nodes.end()
+    yield from with_nodes(plane, {"count": 4, "cpu": "4", "prefix": "node-"})
 
 
 @pytest.fixture(scope="module")

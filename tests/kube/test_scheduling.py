@@ -3,8 +3,7 @@
 test plays Kueue's part with a small definition of its Workload; Kueue itself: test_kueue.py, by hand."""
 import pytest
 
-import kwok
-from controller import TRAININGS, Controller, install, trains
+from controller import TRAININGS, Controller, trains, with_nodes
 from daemon import GUARD_S, eventually
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
@@ -15,15 +14,9 @@ ZONE = "topology.kubernetes.io/zone"
 @pytest.fixture(scope="module")
 def cluster(plane):
     """Zone a with a node of two cores, zone b with two, and a large node with GPUs in b."""
-    install(plane)
-    nodes = kwok.Kwok(plane).start()
-    try:
-        nodes.nodes(1, cpu="2", prefix="zone-a-", labels={ZONE: "a"})
-        nodes.nodes(2, cpu="2", prefix="zone-b-", labels={ZONE: "b"})
-        nodes.nodes(1, cpu="32", prefix="gpu-", labels={ZONE: "b"}, more={"nvidia.com/gpu": "4"})
-        yield plane
-    finally:
-        nodes.end()
+    yield from with_nodes(plane, {"count": 1, "cpu": "2", "prefix": "zone-a-", "labels": {ZONE: "a"}},
+                          {"count": 2, "cpu": "2", "prefix": "zone-b-", "labels": {ZONE: "b"}},
+                          {"count": 1, "cpu": "32", "prefix": "gpu-", "labels": {ZONE: "b"}, "more": {"nvidia.com/gpu": "4"}})
 
 
 @pytest.fixture
