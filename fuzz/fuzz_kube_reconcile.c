@@ -7,6 +7,7 @@
 #include "input.h"
 #include "kube/core/reconcile.h"
 #include "kube/shell/manifest.h"
+#include "kube/shell/workload.h"
 
 #define MANY 48
 #define S    INT64_C(1000000000)
@@ -127,6 +128,12 @@ static json_t *written(const struct kube_action *a)
         return kube_service_json(a->etj);
     case KUBE_REMOVE_FINALIZER:
         return kube_let_go_json(a->etj);
+    case KUBE_MAKE_WORKLOAD:
+        return kube_workload_json(&settings, a->etj, &a->queueing);
+    case KUBE_TURN_WORKLOAD:
+        return kube_workload_turn_json(&a->queueing);
+    case KUBE_TELL_WORKLOAD:
+        return kube_workload_news_json(&a->queueing);
     default:
         return kube_finalizer_json(a->etj);
     }
@@ -141,7 +148,8 @@ static void check_plan(const struct kube_plan *plan)
         CHECK(json);
         json_decref(json);
         CHECK(!a->etj->fault || a->kind == KUBE_PATCH_STATUS || a->kind == KUBE_EVENT ||
-              a->etj->meta.deleted_ns || a->etj->status.phase >= KUBE_SUCCEEDED);
+              a->kind == KUBE_DELETE_WORKLOAD || a->etj->meta.deleted_ns ||
+              a->etj->status.phase >= KUBE_SUCCEEDED);
         for (size_t k = 0; k < i && a->kind == KUBE_CREATE_POD; k++) /* an index occurs once */
             CHECK(plan->actions[k].kind != KUBE_CREATE_POD || plan->actions[k].etj != a->etj ||
                   plan->actions[k].create.role != a->create.role ||

@@ -439,6 +439,50 @@ static void who_needs_no_queue_any_more_gives_its_place_back(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
 }
 
+/* Adds copies of the Workload as others may write them: under another name, in another namespace.
+ */
+static void add_copies(void)
+{
+    json_t *name = json_deep_copy(workload()), *space = json_deep_copy(workload());
+
+    json_object_set_new(json_object_get(name, "metadata"), "name", json_string("etj-other"));
+    json_object_set_new(json_object_get(space, "metadata"), "namespace", json_string("others"));
+    json_array_append_new(m.workloads, name);
+    json_array_append_new(m.workloads, space);
+}
+
+static void workloads_that_others_wrote_do_not_admit(void **state)
+{
+    json_t *waits;
+
+    model_node(&m, "a", "16", "64Gi");
+    queued("j", "{}");
+    model_run(&m, 3);
+    waits = json_deep_copy(workload());
+    admit(3, NULL);
+    add_copies();
+    json_array_set_new(m.workloads, 0, waits);
+    model_run(&m, 20);
+    model_assert_condition(&m, "j", "Suspended", "True", "Queued");
+    assert_int_equal(json_array_size(m.pods), 0);
+}
+
+static void workloads_that_others_wrote_do_not_hide_ours(void **state)
+{
+    json_t *admitted;
+
+    model_node(&m, "a", "16", "64Gi");
+    queued("j", "{}");
+    model_run(&m, 3);
+    admit(3, NULL);
+    admitted = json_deep_copy(workload());
+    evict("Preempted");
+    add_copies(); /* which come behind ours */
+    json_array_set_new(m.workloads, 0, admitted);
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 3);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -460,6 +504,8 @@ int main(void)
         T(while_nobody_can_tell_what_drains_goes_on_draining),
         T(an_eviction_is_followed_whatever_the_spec_says_by_then),
         T(who_needs_no_queue_any_more_gives_its_place_back),
+        T(workloads_that_others_wrote_do_not_admit),
+        T(workloads_that_others_wrote_do_not_hide_ours),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

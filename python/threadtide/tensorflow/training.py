@@ -289,7 +289,8 @@ class ElasticCoordinator:
         """Returns what do() reads of the variables after all that was scheduled before, also when a server is lost."""
         with self._dispatcher.changed:
             call = _Read(do, self._scheduled)
-            waits = not (self._ended or self._over or threading.current_thread() is self._thread)
+            waits = not (self._ended or self._over or self._variables.creating()
+                         or threading.current_thread() is self._thread)
             if waits:
                 self._calls.append(call)
                 self._dispatcher.changed.notify_all()

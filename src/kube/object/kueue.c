@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kube_workload_name(const struct kube_etj *etj, char ret[KUBE_NAME_MAX + 1])
-{
-    snprintf(ret, KUBE_NAME_MAX + 1, "etj-%s-%.8s", etj->meta.name, etj->meta.uid);
-}
-
 /* ---- Workload -------------------------------------------------------------------------------- */
 
 static enum kube_role role_of(const char *name)

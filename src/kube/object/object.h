@@ -486,9 +486,6 @@ struct kube_flavor *kube_flavor_free(struct kube_flavor *flavor);
 struct kube_class *kube_class_free(struct kube_class *class);
 struct kube_report *kube_report_free(struct kube_report *report);
 
-/* The name of a training's Workload: "etj-NAME-" and the begin of its UID. */
-void kube_workload_name(const struct kube_etj *etj, char ret[KUBE_NAME_MAX + 1]);
-
 const char *kube_role_name(enum kube_role role);                /* "chief", "ps", "worker" */
 const char *kube_phase_name(enum kube_phase phase);             /* "Running" */
 const char *kube_mode_name(enum kube_mode mode);                /* "sync" */

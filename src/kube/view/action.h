@@ -89,6 +89,9 @@ struct kube_queueing {
     int64_t wall_ns;
 };
 
+/* The name of a training's Workload: "etj-NAME-" and the begin of its UID. */
+void kube_workload_name(const struct kube_etj *etj, char ret[KUBE_NAME_MAX + 1]);
+
 struct kube_action {
     enum kube_action_kind kind;
     const struct kube_etj *etj; /* borrowed from the world */

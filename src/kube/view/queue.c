@@ -2,24 +2,48 @@
 /* Finds what Kueue says of each training, in the Workload that the controller made for it. */
 #include "kube/view/view.h"
 
+#include <stdio.h>
 #include <string.h>
+
+void kube_workload_name(const struct kube_etj *etj, char ret[KUBE_NAME_MAX + 1])
+{
+    snprintf(ret, KUBE_NAME_MAX + 1, "etj-%s-%.8s", etj->meta.name, etj->meta.uid);
+}
+
+/* Whether the controller makes @workload for @etj: whoever may write Workloads, in any namespace,
+ * can name @etj as the owner of another. */
+static bool is_of(const struct kube_workload *workload, const struct kube_etj *etj)
+{
+    char name[KUBE_NAME_MAX + 1];
+
+    kube_workload_name(etj, name);
+    return strcmp(workload->meta.name, name) == 0 &&
+           strcmp(workload->meta.namespace, etj->meta.namespace) == 0;
+}
 
 void queue_find(struct core *c)
 {
     const struct kube_world *w = c->world;
+    struct name_map etjs;
 
     core_map(c, &c->workload_by_owner, w->workload_count);
-    for (uint32_t i = 0; i < w->workload_count && !c->error; i++)
-        if (w->workloads[i]->owner_uid && strncmp(w->workloads[i]->meta.name, "etj-", 4) == 0)
-            name_map_put(&c->workload_by_owner, w->workloads[i]->owner_uid, i);
+    core_map(c, &etjs, w->workload_count ? w->etj_count : 0);
+    for (uint32_t i = 0; i < w->etj_count && w->workload_count && !c->error; i++)
+        name_map_put(&etjs, w->etjs[i]->meta.uid, i);
+    for (uint32_t i = 0; i < w->workload_count && !c->error; i++) {
+        const char *uid = w->workloads[i]->owner_uid;
+        uint32_t owner = uid ? name_map_get(&etjs, uid) : NOWHERE;
+
+        if (owner != NOWHERE && is_of(w->workloads[i], w->etjs[owner]))
+            name_map_put(&c->workload_by_owner, uid, i);
+    }
 }
 
 const struct kube_workload *queue_workload(const struct core *c, const struct kube_etj *etj)
 {
     uint32_t i = name_map_get(&c->workload_by_owner, etj->meta.uid);
-    const struct kube_workload *workload = i == NOWHERE ? NULL : c->world->workloads[i];
 
-    return workload && strcmp(workload->meta.namespace, etj->meta.namespace) == 0 ? workload : NULL;
+    return i == NOWHERE ? NULL : c->world->workloads[i];
 }
 
 const struct kube_flavor *queue_flavor(const struct core *c, const char *name)
