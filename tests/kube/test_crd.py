@@ -4,6 +4,7 @@ that it takes what the controller writes of a training: pods, service, status.""
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -176,3 +177,13 @@ def test_the_api_server_takes_the_examples(crd, namespace, name):
         crd.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
     crd.kubectl("apply", "-n", namespace, "--dry-run=server", "--validate=strict", "-f",
                 str(ROOT / "examples/kubernetes" / name))
+
+
+def test_the_api_server_takes_what_a_newcomer_types(crd, namespace, tmp_path):
+    """The manifests of docs/kubernetes.md: the first training with its claim, and the network policy."""
+    manifests = re.findall(r"(?ms)^```yaml\n(.*?)^```", (ROOT / "docs/kubernetes.md").read_text())
+    assert ["ElasticTrainingJob" in manifest for manifest in manifests] == [True, False]
+    for manifest in manifests:
+        file = tmp_path / "manifest.yaml"
+        file.write_text(manifest)
+        crd.kubectl("apply", "-n", namespace, "--dry-run=server", "--validate=strict", "-f", str(file))
