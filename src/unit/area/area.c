@@ -297,8 +297,10 @@ static void govern(struct area *a, uint64_t now_ns)
                              .now_ns = now_ns,
                              .synced = wallclock_synced(),
                              .absent_s = site_absent_s(a->site, now_ns),
+                             .present = site_present(a->site, now_ns),
                              .capped_uw = a->cap_uw};
     uint64_t cap_before_uw = a->cap_uw;
+    struct site_rules rules;
     uint32_t kind;
 
     if (!a->parent || !parent_cap(a->parent, &now.lease_uw, &kind))
@@ -314,7 +316,8 @@ static void govern(struct area *a, uint64_t now_ns)
     if (a->parent)
         parent_tick(a->parent,
                     a->children ? add_sat(children_sum(a->children), a->loads.held_uw) : 0);
-    site_tick(a->site, a->force.off, now.wall_ms, now_ns);
+    rules = (struct site_rules){a->force.number && !a->force.ended, a->force.off, a->force.unsure};
+    site_tick(a->site, &rules, now.wall_ms, now_ns);
 }
 
 static int send_up(void *arg, enum topic_leaf leaf, char *text)

@@ -33,7 +33,6 @@ struct policy {
     uint64_t zones_ns; /* when zones were looked for; 0: all are known */
     char amiss[POLICY_AMISS_MAX];
     bool day_known; /* the clock is right, and so is the zone by which days begin */
-    uint32_t off;   /* bits: switches that rules say are off, or said when the policy ended */
     char path[CONFIG_PATH_MAX + 24];
     struct spend spend;
 };
@@ -289,6 +288,40 @@ static uint32_t switches_off(const struct policy *p, const struct rule_now *now)
     return off;
 }
 
+/* Absence that began before a restart is longer than anybody saw: only who comes ends it. */
+static bool is_unsure(const struct rule_set *s, const struct power_rule *r,
+                      const struct rule_now *now, bool present)
+{
+    switch (r->condition) {
+    case IF_WINDOW:
+        return !now->synchronised || !zone_known(s->zone[r->window.zone]);
+    case IF_CARBON:
+        return now->carbon == RULE_UNKNOWN;
+    case IF_PRICE:
+        return now->price == RULE_UNKNOWN;
+    default:
+        return r->condition == IF_ABSENT && !present;
+    }
+}
+
+static uint32_t switches_unsure(const struct policy *p, const struct rule_now *now, bool present)
+{
+    const struct rule_set *s = &p->bundle->set;
+    uint32_t unsure = 0;
+
+    for (uint32_t i = 0; i < s->count; i++) {
+        const struct power_rule *r = &s->rule[i];
+
+        if (r->verb != RULE_OFF || !area_below(p->bundle->area, r->area) ||
+            !is_unsure(s, r, now, present))
+            continue;
+        for (unsigned k = 0; k < p->config->switches; k++)
+            if (names(r->off, p->config->relay[k].name))
+                unsure |= 1u << k;
+    }
+    return unsure;
+}
+
 /* The watts that children fall to without leases: no cap below that can be kept. */
 static uint64_t floors(const struct unit_config *c)
 {
@@ -311,9 +344,10 @@ static void force_rules(struct policy *p, const struct policy_now *now, struct p
         at.carbon = at.price = RULE_UNKNOWN;
     rules_view(&b->set, b->area, &at, &v);
     f->floor_uw = v.floor_uw;
-    if (!f->ended) /* after its end nothing is switched, on or off */
-        p->off = switches_off(p, &at);
-    f->off = p->off;
+    if (!f->ended) { /* after its end nothing is switched, on or off */
+        f->off = switches_off(p, &at);
+        f->unsure = switches_unsure(p, &at, now->present);
+    }
     if (f->ended) {
         uint64_t least = floors(p->config);
 

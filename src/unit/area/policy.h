@@ -28,7 +28,8 @@ struct policy_force {
     uint64_t floor_uw;
     uint64_t budget_uj, used_uj; /* of today; budget_uj may be POLICY_FREE. Without a lease, of a
                                     budget that units share: this unit's part */
-    uint32_t off;                /* a bit for each switch of the configuration: a rule says off */
+    uint32_t off;                /* a bit for each switch of the configuration: a rule says off; … */
+    uint32_t unsure;             /* … one may say so: its condition is not known. 0 after the end */
     char why[96];                /* what the cap comes from */
 };
 
@@ -36,7 +37,8 @@ struct policy_force {
 struct policy_now {
     uint64_t wall_ms, now_ns;
     bool synced;
-    uint64_t absent_s; /* 0: somebody is there, or nobody knows */
+    uint64_t absent_s; /* 0: somebody is there, or nobody knows … */
+    bool present;      /* … and it is known that somebody is */
     struct points_news meters;
     uint64_t capped_uw; /* what the area may draw now, by whatever */
     uint64_t lease_uw;  /* by the parent's lease; POLICY_FREE: none is in force */

@@ -12,15 +12,25 @@
 #include "base/clock.h"
 #include "base/muldiv.h"
 #include "base/visible.h"
+#include "base/wallclock.h"
+#include "base/wholefile.h"
 #include "power/site/presence.h"
 #include "power/site/relay.h"
 #include "unit/area/orders.h"
+#include "unit/log.h"
 #include "unit/switch/kinds.h"
 
 #define QUERY_NS  (30 * NS_PER_S) /* each relay is asked how it is */
 #define SILENT_NS (90 * NS_PER_S) /* a relay that does not answer for so long is unknown */
 #define TRIES     3               /* orders without an answer before people are told */
 #define AHEAD_MS  3600000         /* a command that ends later is of another clock */
+
+#define RULED_HEAD    "threadtide ruled 1"
+#define RULED_MAX     (CONFIG_SWITCHES_MAX * (CONFIG_NAME_MAX + 8) + 64)
+#define RULED_OLD_MS  3600000           /* what said off so long ago may be another rule by now */
+#define RULED_KEEP_NS (300 * NS_PER_S)  /* between two notes that it says so still */
+#define RULED_TRY_NS  (60 * NS_PER_S)   /* between two tries of a disk that is full */
+#define UNSURE_NS     (7200 * NS_PER_S) /* after a start: as long as a sensor may be silent */
 
 enum want { WANT_NOTHING, WANT_BY_RULE, WANT_BY_COMMAND };
 
@@ -33,6 +43,8 @@ struct switched {
     bool on;             /* what is wanted */
     bool ruled;          /* a rule says off */
     bool off_by_rule;    /* it is off since a rule said so */
+    bool recalled;       /* both are from the disk, and no rule was heard since … */
+    bool old;            /* … from so long ago that a rule which says off begins */
     bool deaf, chatters; /* people were told */
     unsigned tries;      /* orders without the wanted answer */
     uint64_t until_ms;   /* of a command, by the wall clock … */
@@ -50,6 +62,11 @@ struct sensed {
 struct site {
     struct site_hooks hooks;
     struct orders *orders; /* ids of commands that came */
+    char path[CONFIG_PATH_MAX + 16];
+    uint32_t kept_ruled, kept_off; /* bits: what the disk says of relays … */
+    uint64_t kept_ns, tried_ns;    /* … since when, and when it was tried last */
+    bool unkept;                   /* said that the disk cannot note it */
+    uint64_t begun_ns;
     struct switched *relay;
     unsigned relays;
     struct sensed *sensor;
@@ -159,6 +176,8 @@ static void try(struct switched *w, uint64_t wall_ms, uint64_t now_ns)
     answer = relay_ask(&w->relay, w->on, now_ns, &later_ns);
     wait_ms = later_ns == UINT64_MAX ? 0 : (later_ns - now_ns) / NS_PER_MS;
     if (answer == RELAY_ALREADY) {
+        /* It obeyed, and did not say so: the broker was away, or its answer was lost. */
+        w->off_by_rule |= w->want == WANT_BY_RULE && !w->on && w->tries;
         finish(w, "done", "it was so already");
     } else if (answer == RELAY_SWITCH) {
         order(w);
@@ -213,6 +232,8 @@ static void told(void *arg, bool on)
     ours = w->want != WANT_NOTHING && w->on == on && w->relay.ordered_ns;
     changed = relay_is(&w->relay, on, now);
     w->heard_ns = now;
+    if (!was_known && on) /* whoever has switched it on meanwhile */
+        w->off_by_rule = false;
     if (!w->relay.known || (was_known && !changed))
         return;
     watch_chatter(w);
@@ -337,13 +358,117 @@ void site_command(struct site *s, const struct payload_cmd *cmd, uint64_t wall_m
     try(w, wall_ms, now_ns);
 }
 
+/* ---- the disk: a line for each relay of which a rule said something ---------------------------- */
+
+/*
+ * A rule whose order is not carried out yet begins anew after a restart. One that is over and has
+ * left the relay off is noted, too: it is to come on.
+ */
+static void bits_of(const struct site *s, uint32_t *ret_ruled, uint32_t *ret_off)
+{
+    *ret_ruled = *ret_off = 0;
+    for (unsigned i = 0; i < s->relays; i++) {
+        const struct switched *w = &s->relay[i];
+        bool done = w->want != WANT_BY_RULE || w->on;
+
+        *ret_ruled |= (uint32_t)(w->ruled && done) << i;
+        *ret_off |= (uint32_t)w->off_by_rule << i;
+    }
+}
+
+static int write_ruled(const struct site *s, uint32_t ruled, uint32_t off, uint64_t wall_ms)
+{
+    char text[RULED_MAX];
+    size_t n = (size_t)snprintf(text, sizeof(text), RULED_HEAD " %" PRIu64 "\n", wall_ms);
+
+    for (unsigned i = 0; i < s->relays; i++)
+        if ((ruled | off) >> i & 1)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s %u %u\n",
+                                  s->relay[i].config->name, ruled >> i & 1, off >> i & 1);
+    return wholefile_replace(s->path, text, n, NULL);
+}
+
+static bool any_recalled(const struct site *s)
+{
+    for (unsigned i = 0; i < s->relays; i++)
+        if (s->relay[i].recalled)
+            return true;
+    return false;
+}
+
+/* When something has changed; and now and then while rules hold, which tells their age. */
+static void keep_ruled(struct site *s, uint64_t wall_ms, uint64_t now_ns)
+{
+    uint32_t ruled, off;
+    bool again;
+    int r;
+
+    bits_of(s, &ruled, &off);
+    again = ruled && !any_recalled(s) && now_ns - s->kept_ns >= RULED_KEEP_NS;
+    if (ruled == s->kept_ruled && off == s->kept_off && !again)
+        return;
+    if (s->unkept && now_ns - s->tried_ns < RULED_TRY_NS)
+        return;
+    s->tried_ns = now_ns;
+    r = write_ruled(s, ruled, off, wall_ms);
+    if (r < 0 && !s->unkept)
+        unit_log("%s cannot be written: %s; rules that hold begin anew with a restart", s->path,
+                 strerror(-r));
+    s->unkept = r < 0;
+    if (r < 0)
+        return;
+    s->kept_ruled = ruled;
+    s->kept_off = off;
+    s->kept_ns = now_ns;
+}
+
+static void recall(struct site *s, const char *line, bool old)
+{
+    char name[CONFIG_NAME_MAX];
+    unsigned ruled, off;
+
+    if (sscanf(line, "%47s %u %u", name, &ruled, &off) != 3)
+        return;
+    for (unsigned i = 0; i < s->relays; i++) {
+        struct switched *w = &s->relay[i];
+
+        if (strcmp(w->config->name, name) != 0)
+            continue;
+        w->ruled = w->recalled = ruled || off;
+        w->off_by_rule = off;
+        w->old = old || !ruled;
+    }
+}
+
+static void load_ruled(struct site *s)
+{
+    _cleanup_free_ char *text = NULL;
+    struct stat status;
+    uint64_t at_ms;
+    size_t len;
+    char *next;
+    int r = wholefile_read(s->path, RULED_MAX, &text, &len, &status);
+
+    if (r == -ENOENT)
+        return;
+    next = text;
+    if (r < 0 || sscanf(strsep(&next, "\n"), RULED_HEAD " %" SCNu64, &at_ms) != 1) {
+        unit_log("%s cannot be read: rules that hold begin anew", s->path);
+        return;
+    }
+    while (next && *next)
+        recall(s, strsep(&next, "\n"), wallclock_ms() > at_ms + RULED_OLD_MS);
+    bits_of(s, &s->kept_ruled, &s->kept_off);
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 /* Follows a rule when it begins or ends; between that, a person's hand counts. */
 static void follow_rule(struct switched *w, bool off)
 {
-    bool begins = off && !w->ruled, ends = !off && w->ruled;
+    bool begins = off && (!w->ruled || w->old), ends = !off && w->ruled;
 
+    w->recalled = w->old = false;
     w->ruled = off;
     if (!w->config->rules || w->config->always_on)
         return;
@@ -370,15 +495,33 @@ static void look_after(struct switched *w, uint64_t now_ns)
         forget_state(w);
 }
 
-void site_tick(struct site *s, uint32_t off, uint64_t wall_ms, uint64_t now_ns)
+void site_tick(struct site *s, const struct site_rules *rules, uint64_t wall_ms, uint64_t now_ns)
 {
+    bool young = now_ns - s->begun_ns < UNSURE_NS;
+
     for (unsigned i = 0; i < s->relays; i++) {
         struct switched *w = &s->relay[i];
+        bool off = rules->off >> i & 1, unsure = rules->unsure >> i & 1;
 
         look_after(w, now_ns);
-        follow_rule(w, off >> i & 1);
+        if (rules->known && (off || !unsure || !w->recalled || !young))
+            follow_rule(w, off);
         try(w, wall_ms, now_ns);
     }
+    keep_ruled(s, wall_ms, now_ns);
+}
+
+static bool heard(const struct presence *p, uint64_t now_ns)
+{
+    return p->known && now_ns - p->heard_ns <= PRESENCE_SILENT_S * NS_PER_S;
+}
+
+bool site_present(const struct site *s, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < s->sensors; i++)
+        if (heard(&s->sensor[i].presence, now_ns) && s->sensor[i].presence.present)
+            return true;
+    return false;
 }
 
 uint64_t site_absent_s(const struct site *s, uint64_t now_ns)
@@ -471,6 +614,9 @@ int site_new(sd_event *event, const struct unit_config *config, struct mqtt *bro
         site_free(s);
         return r;
     }
+    s->begun_ns = clock_now_ns();
+    snprintf(s->path, sizeof(s->path), "%s/ruled", config->state_dir);
+    load_ruled(s);
     *ret = s;
     return 0;
 }

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <systemd/sd-event.h>
@@ -39,8 +40,20 @@ void site_broker_lost(struct site *s);                       /* how its relays a
 /* A command whose seal was checked. Its outcome is told by say(), with its id. */
 void site_command(struct site *s, const struct payload_cmd *cmd, uint64_t wall_ms, uint64_t now_ns);
 
-/* Once a second. @off: a bit for each relay: a rule says off. */
-void site_tick(struct site *s, uint32_t off, uint64_t wall_ms, uint64_t now_ns);
+/* What rules say of relays, a bit for each. */
+struct site_rules {
+    bool known;      /* false: there is no policy, or it is past its end: nothing begins or ends */
+    uint32_t off;    /* a rule says off */
+    uint32_t unsure; /* a rule may say so: nobody knows the time, or whether somebody is there */
+};
+
+/*
+ * Once a second. Which rules said off is on the disk: after a restart the same rule does not begin
+ * again, and while it is unsure whether it goes on, nothing is switched, for two hours at most.
+ */
+void site_tick(struct site *s, const struct site_rules *rules, uint64_t wall_ms, uint64_t now_ns);
+
+bool site_present(const struct site *s, uint64_t now_ns); /* a sensor says that somebody is there */
 
 /* For how long the area has been empty; 0: somebody is there, or nobody knows. */
 uint64_t site_absent_s(const struct site *s, uint64_t now_ns);
