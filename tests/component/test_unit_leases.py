@@ -2,6 +2,7 @@
 """tide-power lends an area's cap to its machines: the sum is kept whoever is killed, and watts go where they do most."""
 import json
 import random
+import sqlite3
 import subprocess
 import threading
 import time
@@ -170,6 +171,30 @@ def test_contradictions_are_told(program, tmp_path, text, problem):  # noqa: F81
     done = subprocess.run([program, "--check", "--config", file], capture_output=True, text=True, timeout=GUARD_S,
                           check=False)
     assert done.returncode == 1 and problem in done.stderr, done.stderr
+
+
+def test_what_lights_drew_before_a_restart_is_not_lent_after_it(bed):  # noqa: F811
+    """The meter has no `most`, and tells nothing to the tide-power that begins anew."""
+    broker = bed.broker()
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    unit = bed.unit(conf(broker, 500, ("a", 50), ("b", 50)) +
+                    "[meter lights]\nkind = shelly\ntopic = lights\nerror = 10 %\ncovers = other\n")
+    unit.wait_line("local: connected")
+    broker.publish("lights/status/switch:0", json.dumps({"id": 0, "apower": 100}))
+    wait(lambda: unit.process.poll() is None and noted(unit.folder), lambda: unit.lines)
+    machines = [bed.keep(Machine(broker, name, 50, [(50, 0), (400, 1000)])) for name in "ab"]
+    wait(lambda: 380 * W < sum(m.lease["uw"] for m in machines) <= 390 * W, lambda: ([m.lease for m in machines], unit.lines))
+    unit.kill()
+    unit.begin()
+    before = [m.leases for m in machines]
+    wait(lambda: all(m.leases >= n + 3 for m, n in zip(machines, before)), lambda: unit.lines)
+    assert sum(m.lease["uw"] for m in machines) <= 390 * W
+
+
+def noted(folder):
+    """Whether the largest power of the lights is on the disk."""
+    with sqlite3.connect(f"file:{folder}/outbox.db?mode=ro", uri=True) as box:
+        return box.execute("SELECT count(*) FROM total WHERE point = 'other:lights'").fetchone()[0]
 
 
 def test_what_lights_draw_is_not_lent_again(bed, program):  # noqa: F811

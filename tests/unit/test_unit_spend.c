@@ -262,6 +262,68 @@ static void what_a_counter_bridges_over_midnight_is_divided(void **state)
     assert_in_range(draw(1, 0) - before, 1795 * 300 * W, 1805 * 300 * W);
 }
 
+/* ---- other loads: lights, whose watts are not lent --------------------------------------------- */
+
+static struct meter_config lights = {
+    .name = "lights", .ops = &device_tasmota, .error_permille = 0, .covers_other = true};
+
+static void restart(uint64_t seconds_later)
+{
+    char path[80];
+    struct error err;
+
+    snprintf(path, sizeof(path), "%s/outbox.db", folder);
+    if (seconds_later) { /* the note is as old as that */
+        struct outbox_record last;
+
+        assert_int_equal(outbox_last(outbox, "other:lights", &last), 0);
+        snprintf(last.point, sizeof(last.point), "other:lights");
+        last.to_ms -= seconds_later * 1000;
+        outbox_note(outbox, &last);
+    }
+    points_free(points);
+    outbox_close(outbox);
+    assert_int_equal(outbox_open(path, 1 << 20, 7, &outbox, &err), 0);
+    device = (struct device){.config = &lights, .trouble = trouble};
+    assert_int_equal(points_new(&device, 1, outbox, &points), 0);
+}
+
+static uint64_t other_uw(void)
+{
+    return points_other_uw(points, clock_now_ns());
+}
+
+static void lights_says(uint64_t uw)
+{
+    device_watts(&device, clock_now_ns(), uw);
+    points_tick(points, clock_now_ns(), wallclock_ms());
+}
+
+static void lights_count_after_a_restart_before_they_are_heard(void **state)
+{
+    restart(0);
+    assert_int_equal(other_uw(), 0); /* never heard at all */
+    lights_says(180 * W);
+    lights_says(60 * W);
+    restart(0);
+    assert_int_equal(other_uw(), 60 * W);
+    restart(0); /* once more, before they told anything */
+    assert_int_equal(other_uw(), 60 * W);
+    assert_int_equal(points_other_uw(points, clock_now_ns() + 121 * NS_PER_S), 180 * W);
+    restart(121);
+    assert_int_equal(other_uw(), 180 * W);
+    lights_says(20 * W);
+    assert_int_equal(other_uw(), 20 * W);
+    device_lost(&device, "gone");
+    points_tick(points, clock_now_ns(), wallclock_ms());
+    assert_int_equal(other_uw(), 180 * W);
+    restart(0);
+    assert_int_equal(other_uw(), 180 * W);
+    lights.most_uw = 200 * W;
+    assert_int_equal(other_uw(), 200 * W);
+    lights.most_uw = 0;
+}
+
 static int make_folder(void **state)
 {
     assert_non_null(mkdtemp(folder));
@@ -295,6 +357,8 @@ int main(void)
             what_a_counter_tells_of_its_time_away_replaces_what_was_assumed, plug_in, plug_out),
         cmocka_unit_test_setup_teardown(what_a_counter_bridges_over_midnight_is_divided, plug_in,
                                         plug_out),
+        cmocka_unit_test_setup_teardown(lights_count_after_a_restart_before_they_are_heard,
+                                        plug_in, plug_out),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/muldiv.h"
+#include "base/wallclock.h"
 
 #define METER_MS  10000
 #define STEERS_NS (120 * NS_PER_S) /* an older power of lights may be another one by now */
@@ -17,12 +18,20 @@ struct point {
     uint64_t from_ns, gap_ns;
 };
 
+/* What an other load's meter told before this process began, and what is noted for the next one. */
+struct other {
+    char name[OUTBOX_POINT_MAX];
+    uint64_t before_uw, before_until_ns; /* its last power steers so long; 0: it is not known */
+    uint64_t noted_ns, noted_peak_uw;    /* time of the reading that is noted; 0: none is */
+};
+
 struct points {
     struct device *device; /* borrowed, like the outbox */
     size_t count;
     struct outbox *outbox;
     const struct device *covering; /* NULL: the area is the sum */
     struct point area, *meter;
+    struct other *other; /* of each meter; of use to those that cover other loads */
     struct energy_range before; /* of the area's total: what the meters' own totals do not hold */
     uint64_t meters_ns;         /* when the last records of meters were put */
 };
@@ -79,12 +88,35 @@ static void restore_meter(struct points *p, size_t i)
     p->device[i].stored_ms = last.to_ms;
 }
 
+/* Until it is heard, the load draws what it drew a moment ago, or else its most. */
+static void restore_other(struct points *p, size_t i)
+{
+    struct other *o = &p->other[i];
+    struct outbox_record last;
+    uint64_t age_ms;
+
+    snprintf(o->name, sizeof(o->name), "other:%s", p->device[i].config->name);
+    if (!p->device[i].config->covers_other || outbox_last(p->outbox, o->name, &last) < 0)
+        return;
+    o->noted_peak_uw = last.total.uj > last.raw_uj ? last.total.uj : last.raw_uj;
+    p->device[i].peak_uw = o->noted_peak_uw;
+    age_ms = sub_sat(wallclock_ms(), last.to_ms);
+    if (!last.to_ms || age_ms >= STEERS_NS / NS_PER_MS)
+        return;
+    o->before_uw = last.raw_uj;
+    o->before_until_ns = clock_now_ns() + STEERS_NS - age_ms * NS_PER_MS;
+}
+
 int points_new(struct device *device, size_t count, struct outbox *outbox, struct points **ret)
 {
     struct points *p = calloc(1, sizeof(*p));
 
-    if (!p || !(p->meter = calloc(count ? count : 1, sizeof(*p->meter)))) {
-        free(p);
+    if (p) {
+        p->meter = calloc(count ? count : 1, sizeof(*p->meter));
+        p->other = calloc(count ? count : 1, sizeof(*p->other));
+    }
+    if (!p || !p->meter || !p->other) {
+        points_free(p);
         return -ENOMEM;
     }
     p->device = device;
@@ -94,6 +126,7 @@ int points_new(struct device *device, size_t count, struct outbox *outbox, struc
     for (size_t i = 0; i < count; i++) {
         snprintf(p->meter[i].name, sizeof(p->meter[i].name), "meter:%s", device[i].config->name);
         restore_meter(p, i);
+        restore_other(p, i);
         if (device[i].config->covers_area)
             p->covering = &device[i];
     }
@@ -104,8 +137,10 @@ int points_new(struct device *device, size_t count, struct outbox *outbox, struc
 
 struct points *points_free(struct points *p)
 {
-    if (p)
-        free(p->meter);
+    if (!p)
+        return NULL;
+    free(p->meter);
+    free(p->other);
     free(p);
     return NULL;
 }
@@ -170,6 +205,32 @@ static void note_meter(struct points *p, size_t i, uint64_t now_ms)
     outbox_note(p->outbox, &r);
 }
 
+static bool steers(const struct device *d, uint64_t now_ns)
+{
+    return d->power.basis != POWER_UNKNOWN && now_ns - d->power_ns <= STEERS_NS;
+}
+
+/* For restore_other(): the largest power as a total, and the newest one as the raw count. */
+static void note_other(struct points *p, size_t i, uint64_t now_ns, uint64_t now_ms)
+{
+    const struct device *d = &p->device[i];
+    struct other *o = &p->other[i];
+    uint64_t read_ns = steers(d, now_ns) ? d->power_ns : 0;
+    struct outbox_record r = {.total = {d->peak_uw, d->peak_uw, d->peak_uw, POWER_UNKNOWN}};
+
+    if (!d->config->covers_other || !d->power_ns ||
+        (read_ns == o->noted_ns && d->peak_uw == o->noted_peak_uw))
+        return;
+    if (read_ns) {
+        r.to_ms = sub_sat(now_ms, (now_ns - read_ns) / NS_PER_MS);
+        r.raw_uj = d->power.high_uw;
+    }
+    snprintf(r.point, sizeof(r.point), "%s", o->name);
+    outbox_note(p->outbox, &r);
+    o->noted_ns = read_ns;
+    o->noted_peak_uw = d->peak_uw;
+}
+
 void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms)
 {
     struct energy_range total = area_total(p);
@@ -181,8 +242,10 @@ void points_tick(struct points *p, uint64_t now_ns, uint64_t now_ms)
         for (size_t i = 0; i < p->count; i++)
             put_meter(p, i, now_ns, now_ms);
     }
-    for (size_t i = 0; i < p->count; i++)
+    for (size_t i = 0; i < p->count; i++) {
         note_meter(p, i, now_ms);
+        note_other(p, i, now_ns, now_ms);
+    }
 }
 
 struct power_range points_power(const struct points *p, uint64_t now_ns)
@@ -231,10 +294,11 @@ uint64_t points_other_uw(const struct points *p, uint64_t now_ns)
 
     for (size_t i = 0; i < p->count; i++) {
         const struct device *d = &p->device[i];
-        bool heard = d->power.basis != POWER_UNKNOWN && now_ns - d->power_ns <= STEERS_NS;
+        bool lately = !d->power_ns && now_ns < p->other[i].before_until_ns;
 
         if (d->config->covers_other)
-            sum = add_sat(sum, heard                ? d->power.high_uw
+            sum = add_sat(sum, steers(d, now_ns)    ? d->power.high_uw
+                               : lately             ? p->other[i].before_uw
                                : d->config->most_uw ? d->config->most_uw
                                                     : d->peak_uw);
     }
