@@ -169,6 +169,64 @@ def test_nothing_is_switched_when_the_policy_ends(room):
     assert unit.lights.on and unit.lights.orders == ["off"]
 
 
+EVENING = {"if": "window", "window": {"days": 127, "from": 17 * 60, "to": 23 * 60, "zone": 0}}
+LIGHTS = "[switch lights]\nkind = tasmota\ntopic = lights\nrestore = yes\n"
+
+
+def dark(unit):
+    """A rule has switched the lights off, and the disk knows it."""
+    unit.hub.policy(1, [rule("off", 0, line=10, off="lights", **EVENING)])
+    wait(lambda: not unit.lights.on, lambda: unit.lines)
+    wait(lambda: "lights 1 1" in ruled(unit), lambda: ruled(unit))
+
+
+def ruled(unit):
+    file = unit.folder / "ruled"
+    return file.read_text() if file.exists() else ""
+
+
+def test_a_restart_begins_no_rule_again(room):
+    unit = room(LIGHTS, ("lights",))
+    dark(unit)
+    unit.lights.press()  # somebody works late
+    wait(lambda: "lights 1 0" in ruled(unit), lambda: ruled(unit))
+    restart(unit)
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 1)
+    time.sleep(2.5)
+    assert unit.lights.on and unit.lights.orders == ["off"]
+    unit.kill()
+    unit.clock.set(MONDAY_17 + 86400)  # another evening
+    unit.begin()
+    wait(lambda: not unit.lights.on, lambda: unit.lines)
+
+
+def test_what_a_rule_switched_off_comes_on_also_after_a_restart(room):
+    unit = room(LIGHTS, ("lights",))
+    dark(unit)
+    unit.kill()
+    unit.clock.set(MONDAY_17, tail=",unsynchronised")
+    unit.begin()
+    unit.parent.wait(lambda p: p.states[-1]["policy"] == 1 and not p.states[-1]["synced"])
+    time.sleep(2.5)
+    assert not unit.lights.on and unit.lights.orders == ["off"]  # it may be evening still
+    unit.clock.set(MONDAY_17 + 6 * 3600 + 60)
+    wait(lambda: unit.lights.on, lambda: unit.lines)
+
+
+def test_a_restart_lights_no_empty_room(room):
+    unit = room(LIGHTS + "[presence door]\nkind = json\ntopic = door\npath = occupancy\n", ("lights",))
+    empty_for_long(unit)
+    wait(lambda: not unit.lights.on, lambda: unit.lines)
+    wait(lambda: "lights 1 1" in ruled(unit), lambda: ruled(unit))
+    restart(unit)
+    unit.hub.policy(unit.parent.states[-1]["policy"] + 1, [rule("off", 0, line=10, off="lights", **EMPTY)])
+    unit.broker.publish("door", '{"occupancy": false}')
+    time.sleep(2.5)
+    assert not unit.lights.on and unit.lights.orders == ["off"]
+    unit.broker.publish("door", '{"occupancy": true}')
+    wait(lambda: unit.lights.on, lambda: unit.lines)
+
+
 def test_a_deaf_relay_is_told_and_left(room):
     unit = room()
     unit.lights.deaf = True
