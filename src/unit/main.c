@@ -15,11 +15,12 @@
 #include "base/hold.h"
 #include "base/wallclock.h"
 #include "host/net/ends.h"
+#include "unit/alive.h"
 #include "unit/area/area.h"
 #include "unit/enrol.h"
 #include "unit/log.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE 2 /* also a configuration that is wrong: whoever tries again meets it again */
 #define CONFIG     "/etc/tide/tide-power.conf"
 
 static const char usage[] = "Usage: tide-power [OPTION]...\n"
@@ -29,13 +30,15 @@ static const char usage[] = "Usage: tide-power [OPTION]...\n"
                             "\n"
                             "  --config FILE   configuration instead of " CONFIG "\n"
                             "  --check         say what is wrong with the configuration, and end\n"
+                            "  --alive         ask the one that runs whether it does, and end\n"
                             "  --help, --version\n";
 
-enum option_id { OPTION_CONFIG = 256, OPTION_CHECK, OPTION_HELP, OPTION_VERSION };
+enum option_id { OPTION_CONFIG = 256, OPTION_CHECK, OPTION_ALIVE, OPTION_HELP, OPTION_VERSION };
 
 static const struct option options[] = {
     {"config", required_argument, NULL, OPTION_CONFIG},
     {"check", no_argument, NULL, OPTION_CHECK},
+    {"alive", no_argument, NULL, OPTION_ALIVE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {NULL, 0, NULL, 0},
@@ -79,7 +82,7 @@ static int run(const struct unit_config *config)
     if (r < 0) {
         unit_log("%s", err.text);
         sd_event_unref(event);
-        return EXIT_FAILURE;
+        return r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
     }
     unit_log("%s: %u meters, %u switches", config->name, config->meters, config->switches);
     sd_notify(0, "READY=1");
@@ -98,7 +101,7 @@ int main(int argc, char **argv)
     _cleanup_free_ struct unit_config *config = NULL;
     const char *file = CONFIG;
     struct error err;
-    bool check = false;
+    bool check = false, alive = false;
     int option, faked;
 
     if (argc > 1 && strcmp(argv[1], "enrol") == 0)
@@ -111,6 +114,9 @@ int main(int argc, char **argv)
             break;
         case OPTION_CHECK:
             check = true;
+            break;
+        case OPTION_ALIVE:
+            alive = true;
             break;
         case OPTION_HELP:
             fputs(usage, stdout);
@@ -130,6 +136,12 @@ int main(int argc, char **argv)
     failpoint_arm();
     faked = wallclock_begin(&err);
     if (faked < 0 || unit_config_load(file, &config, &err) < 0) {
+        unit_log("%s", err.text);
+        return check || alive ? EXIT_FAILURE : EXIT_USAGE;
+    }
+    if (alive) {
+        if (alive_ask(config, &err) == 0)
+            return 0;
         unit_log("%s", err.text);
         return EXIT_FAILURE;
     }

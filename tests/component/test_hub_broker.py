@@ -263,6 +263,16 @@ def test_who_has_keys_in_memory_leaves_none_on_disk_when_it_crashes(name):
     assert "\nLimitCORE=0\n" in (ROOT / "dist" / f"{name}.service.in").read_text()
 
 
+@pytest.mark.parametrize("program, words", [("tide-hub", ["serve"]), ("tide-power", [])])
+def test_a_wrong_configuration_is_said_once_and_not_each_five_seconds(build_dir, tmp_path, program, words):
+    if not (build_dir / program).exists():
+        pytest.skip(f"{program} was not built: libmosquitto is missing")
+    (tmp_path / "wrong.conf").write_text("[nonsense]\n")
+    done = subprocess.run([build_dir / program, *words, "--config", tmp_path / "wrong.conf"], capture_output=True, text=True, timeout=GUARD_S)
+    assert done.returncode == 2 and "nonsense" in done.stderr, done.stderr
+    assert "\nRestartPreventExitStatus=2\n" in (ROOT / "dist" / f"{program}.service.in").read_text()
+
+
 def test_the_state_is_nobody_elses(build_dir, tmp_path):
     hub = Hub(build_dir / "tide-hub", tmp_path)
     assert hub.run("broker", "--host", "127.0.0.1", "--write", *AS_ROOT)[0] == 0

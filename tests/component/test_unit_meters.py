@@ -141,10 +141,33 @@ def test_mistakes_are_told_before_anything_starts(program, tmp_path):
                           check=False)
     assert done.returncode == 1
     assert f"{file}:4: unknown kind 'tasmoto'; did you mean tasmota" in done.stderr
-    file.write_text("[unit]\nname = lab3\n[uplink]\nbroker = hub.example.org\n")
     done = subprocess.run([program, "--config", file], capture_output=True, text=True, timeout=GUARD_S, check=False)
-    assert done.returncode == 1
-    assert "needs TLS" in done.stderr or "outbox" in done.stderr
+    assert done.returncode == 2 and "tasmoto" in done.stderr  # systemd does not try again
+    file.write_text(f"[unit]\nname = lab3\nstate-dir = {tmp_path}\n[uplink]\nbroker = hub.example.org\n")
+    done = subprocess.run([program, "--config", file], capture_output=True, text=True, timeout=GUARD_S, check=False)
+    assert done.returncode == 2 and "needs TLS" in done.stderr
+
+
+def test_whoever_asks_whether_it_runs_is_told_so(bed, program):
+    unit = bed.unit("[unit]\nname = lab3\n")
+
+    def alive():
+        done = subprocess.run([program, "--alive", "--config", unit.conf], capture_output=True, text=True, timeout=GUARD_S, check=False)
+        return done.returncode, done.stderr
+
+    assert alive() == (1, "tide-power: --alive asks at the port of [unit] metrics=, which is missing\n")
+    unit.end()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    unit.conf.write_text(unit.conf.read_text() + f"metrics = {port}\n")
+    assert alive() == (1, f"tide-power: no answer at 127.0.0.1:{port}: Connection refused\n")
+    unit.begin()
+    unit.wait_line("metrics: ")
+    assert alive() == (0, "")
+    unit.process.send_signal(signal.SIGSTOP)  # its kernel still takes the connection
+    assert alive() == (1, f"tide-power: no answer at 127.0.0.1:{port} within 5 s: its event loop stands still\n")
+    unit.process.send_signal(signal.SIGCONT)
+    assert alive() == (0, "")
 
 
 def test_a_broker_that_is_not_there_is_said_once(bed):

@@ -327,7 +327,7 @@ def test_a_hub_s_key_that_is_none_is_told(program, tmp_path):  # noqa: F811
     (tmp_path / "x.conf").write_text(f"[unit]\nname = lab3\nstate-dir = {tmp_path}\n[uplink]\nbroker = 127.0.0.1\n"
                                      f"seal = {tmp_path}/pub\n")
     done = subprocess.run([program, "--config", tmp_path / "x.conf"], capture_output=True, text=True, timeout=30, check=False)
-    assert done.returncode == 1 and "is no public key of a hub" in done.stderr
+    assert done.returncode == 2 and "is no public key of a hub" in done.stderr
 
 
 def test_prometheus_reads_what_is_known(area):
