@@ -16,6 +16,11 @@ static const char question[] = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                                "Connection: close\r\n\r\n";
 static const char answer[] = "HTTP/1.1 200";
 
+static int failed(void)
+{
+    return errno == EAGAIN || errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+}
+
 /* An event loop that stands still answers nothing, though the kernel takes the connection. */
 static int ask(uint16_t port)
 {
@@ -31,10 +36,10 @@ static int ask(uint16_t port)
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) < 0 ||
         connect(fd, (const struct sockaddr *)&to, sizeof(to)) < 0 ||
         send(fd, question, strlen(question), MSG_NOSIGNAL) < 0)
-        return -errno;
+        return failed();
     n = recv(fd, got, strlen(answer), MSG_WAITALL);
     if (n < 0)
-        return errno == EAGAIN ? -ETIMEDOUT : -errno;
+        return failed();
     return strcmp(got, answer) == 0 ? 0 : -EBADMSG;
 }
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from conftest import ROOT
 from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
@@ -146,6 +147,21 @@ def test_mistakes_are_told_before_anything_starts(program, tmp_path):
     file.write_text(f"[unit]\nname = lab3\nstate-dir = {tmp_path}\n[uplink]\nbroker = hub.example.org\n")
     done = subprocess.run([program, "--config", file], capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 2 and "needs TLS" in done.stderr
+
+
+@pytest.mark.parametrize("file", ["kubernetes/power.yaml", "helm/threadtide/templates/power.yaml"])
+def test_a_cluster_asks_its_pods_whether_they_run(program, tmp_path, file):
+    """The probes of the DaemonSet's tide-power, by the configuration that it gets."""
+    text = (ROOT / "dist" / file).read_text()
+    container = text.split("      - name: tide-power\n", 1)[1].split("      volumes:\n", 1)[0]
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert f"{probe}:\n          exec: {{command: [/usr/bin/tide-power, --alive, --config, /etc/tide/tide-power.conf]}}\n" in container
+    lines = text.split("  tide-power.conf: |\n", 1)[1].split("---\n", 1)[0].split("\n")
+    (tmp_path / "pod.conf").write_text("\n".join(line[4:] for line in lines if "{{" not in line or "valid" in line).replace(
+        "{{ $p.valid }}", "2min"))
+    done = subprocess.run([program, "--alive", "--config", tmp_path / "pod.conf"], capture_output=True, text=True, timeout=GUARD_S,
+                          check=False, env={"NODE_NAME": "n1.example.org"})
+    assert "Connection refused" in done.stderr, done.stderr  # nothing runs here, and the port is named
 
 
 def test_whoever_asks_whether_it_runs_is_told_so(bed, program):
