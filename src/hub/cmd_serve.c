@@ -26,6 +26,8 @@ static const char usage[] =
     "  --host NAMES           that the page's certificate is for; default: this machine's name\n"
     "  --certificate FILE, --key FILE\n"
     "                         of the organization, for the page, instead of the hub's own\n"
+    "  --connections-per-address N\n"
+    "                         to the page (64); a proxy before it needs up to 256\n"
     "  --session-idle, --session-end TIME\n"
     "                         when people have to log in again: unused (12h), and at all (7d)\n"
     "  --keep-1s, --keep-1min, --keep-15min TIME\n"

@@ -18,7 +18,7 @@
 #define OPTION_KEY    512 /* and the number of the key */
 #define MORE_MAX      8
 
-enum kind { TEXT, FILE_PATH, BROKER, LISTEN, HOST, TIME };
+enum kind { TEXT, FILE_PATH, BROKER, LISTEN, HOST, TIME, COUNT };
 
 struct key {
     const char *name;
@@ -49,6 +49,7 @@ static const struct key keys[] = {
     {"keep-audit", TIME, TEXT_OF(keep_audit_ms), 30 * DAY_MS},
     {"session-idle", TIME, TEXT_OF(session_idle_ms), 1},
     {"session-end", TIME, TEXT_OF(session_end_ms), 1},
+    {"connections-per-address", COUNT, 0, 0, 0},
 };
 _Static_assert(ARRAY_LEN(keys) <= CONF_KEYS_MAX, "too many keys");
 
@@ -66,7 +67,8 @@ void conf_init(struct conf *c)
                        .keep_users_ms = 366 * DAY_MS,
                        .keep_audit_ms = 366 * DAY_MS,
                        .session_idle_ms = DAY_MS / 2,
-                       .session_end_ms = 7 * DAY_MS};
+                       .session_end_ms = 7 * DAY_MS,
+                       .per_address = CONF_PER_ADDRESS};
 }
 
 /* ---- values ---- */
@@ -146,6 +148,18 @@ static int take_time(struct conf *c, const struct key *k, const char *value, str
     return 0;
 }
 
+static int take_count(struct conf *c, const char *value, struct error *err)
+{
+    size_t digits = strspn(value, "0123456789");
+    unsigned long n = strtoul(value, NULL, 10);
+
+    if (digits == 0 || value[digits] || digits > 4 || n < 1 || n > CONF_PER_ADDRESS_MAX)
+        return error_set(err, -EINVAL, "'%.80s': use a number from 1 to %d", value,
+                         CONF_PER_ADDRESS_MAX);
+    c->per_address = (unsigned)n;
+    return 0;
+}
+
 static int take_text(struct conf *c, const struct key *k, const char *value, struct error *err)
 {
     size_t len = strlen(value);
@@ -180,6 +194,8 @@ int conf_set(struct conf *c, const char *key, const char *value, struct error *e
         return take_listen(c, value, err);
     case HOST:
         return take_hosts(c, value, err);
+    case COUNT:
+        return take_count(c, value, err);
     case TIME:
         return take_time(c, k, value, err);
     case TEXT:

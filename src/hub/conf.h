@@ -20,6 +20,9 @@
 #define CONF_HOST_MAX  254
 #define CONF_KEYS_MAX  32
 
+#define CONF_PER_ADDRESS     64  /* connections to the page … */
+#define CONF_PER_ADDRESS_MAX 256 /* … a quarter of all (WEB_CONNECTIONS) */
+
 struct conf {
     char state[PATH_MAX - 64];
     char store[PATH_MAX]; /* "": hub.db in the state */
@@ -35,6 +38,7 @@ struct conf {
     char certificate[PATH_MAX], key[PATH_MAX]; /* PEM files; "": the hub's own authority signs */
     uint64_t keep_second_ms, keep_minute_ms, keep_quarter_ms, keep_users_ms, keep_audit_ms;
     uint64_t session_idle_ms, session_end_ms;
+    unsigned per_address; /* connections to the page from one address */
 };
 
 void conf_init(struct conf *c); /* the defaults */

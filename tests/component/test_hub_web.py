@@ -294,6 +294,26 @@ def test_the_organizations_certificate_is_served_and_read_again(hub, tmp_path): 
     assert done.returncode == 3 and f"{tmp_path}/org.key: No such file or directory" in done.stderr
 
 
+@pytest.mark.parametrize("most", [3, 80])
+def test_one_address_has_as_many_connections_as_the_configuration_says(hub, most):  # noqa: F811
+    """80 are more than the default: a proxy needs them."""
+    hub.kill()
+    hub.options += ("--connections-per-address", str(most))
+    hub.serve()
+    context = ssl.create_default_context(cafile=hub.state / "trust/ca.crt")
+    held = []
+    try:
+        for _ in range(most):
+            plain = socket.create_connection(("127.0.0.1", hub.web_port()), timeout=GUARD_S)
+            held.append(context.wrap_socket(plain, server_hostname="127.0.0.1"))
+        with socket.create_connection(("127.0.0.1", hub.web_port()), timeout=GUARD_S) as plain:
+            with pytest.raises(OSError):
+                context.wrap_socket(plain, server_hostname="127.0.0.1")
+    finally:
+        for each in held:
+            each.close()
+
+
 def test_the_hubs_own_certificate_survives_a_restart_and_names_its_hosts(hub):  # noqa: F811
     before = (hub.state / "web.crt").read_text()
     hub.kill()

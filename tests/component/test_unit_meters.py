@@ -156,9 +156,9 @@ def test_a_cluster_asks_its_pods_whether_they_run(program, tmp_path, file):
     container = text.split("      - name: tide-power\n", 1)[1].split("      volumes:\n", 1)[0]
     for probe in ("livenessProbe", "readinessProbe"):
         assert f"{probe}:\n          exec: {{command: [/usr/bin/tide-power, --alive, --config, /etc/tide/tide-power.conf]}}\n" in container
-    lines = text.split("  tide-power.conf: |\n", 1)[1].split("---\n", 1)[0].split("\n")
-    (tmp_path / "pod.conf").write_text("\n".join(line[4:] for line in lines if "{{" not in line or "valid" in line).replace(
-        "{{ $p.valid }}", "2min"))
+    part = text.split("  tide-power.conf: |\n", 1)[1].split("---\n", 1)[0]
+    part = part.replace("{{ $p.valid }}", "2min").replace("broker = {{ . }}", "broker = hub:8883")
+    (tmp_path / "pod.conf").write_text("\n".join(line[4:] for line in part.split("\n") if "{{" not in line))
     done = subprocess.run([program, "--alive", "--config", tmp_path / "pod.conf"], capture_output=True, text=True, timeout=GUARD_S,
                           check=False, env={"NODE_NAME": "n1.example.org"})
     assert "Connection refused" in done.stderr, done.stderr  # nothing runs here, and the port is named

@@ -35,7 +35,8 @@ static void every_key_is_read(void **state)
                            "key = /etc/ssl/hub.key\n"
                            "keep-1s = 1d\nkeep-1min = 2d\nkeep-15min = 3d\n"
                            "keep-users = 4d\nkeep-audit = 40d\n"
-                           "session-idle = 30min\nsession-end = 8h\n"),
+                           "session-idle = 30min\nsession-end = 8h\n"
+                           "connections-per-address = 256\n"),
                      0);
     assert_string_equal(conf.state, "/srv/hub");
     assert_string_equal(conf.store, "/srv/energy.db");
@@ -50,6 +51,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(conf.keep_users_ms, 4 * 86400000ll);
     assert_int_equal(conf.keep_audit_ms, 40 * 86400000ll);
     assert_int_equal(conf.session_idle_ms, 1800000);
+    assert_int_equal(conf.per_address, 256);
     assert_int_equal(conf_check(&conf, &err), 0);
 }
 
@@ -67,6 +69,10 @@ static void a_mistake_is_named_with_its_line(void **state)
         {"[hub]\nbroker = host:0\n", "hub.conf:2: broker: 'host:0': use HOST or HOST:PORT"},
         {"[hub]\nkeep-1s = 7\n", "hub.conf:2: keep-1s: '7': use a time as 7d or 36h"},
         {"[hub]\nkeep-audit = 1d\n", "hub.conf:2: keep-audit: '1d': the least is 30 days"},
+        {"[hub]\nconnections-per-address = 257\n",
+         "hub.conf:2: connections-per-address: '257': use a number from 1 to 256"},
+        {"[hub]\nconnections-per-address = 0\n", "hub.conf:2: connections-per-address: '0': use"},
+        {"[hub]\nconnections-per-address = 5x\n", "hub.conf:2: connections-per-address: '5x'"},
         {"[hub]\nstate =\n", "hub.conf:2: state: it has no value"},
         {"[hub]\nnonsense\n", "hub.conf:2: neither [hub] nor KEY=VALUE nor # comment"},
         {"[hub]\nhost = a b c d e f g h i\n", "hub.conf:2: host: 'a b c d e f g h i': use up to 8"},
@@ -88,6 +94,7 @@ static void keys_that_do_not_fit_together_are_refused(void **state)
     assert_int_equal(parse(""), 0);
     assert_int_equal(conf_check(&conf, &err), 0);
     assert_string_equal(conf.listen, ":8443");
+    assert_int_equal(conf.per_address, 64);
 }
 
 int main(void)

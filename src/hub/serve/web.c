@@ -227,7 +227,7 @@ static int listen_now(struct web *w, struct error *err)
                                           .limit = on_limit,
                                           .arg = w,
                                           .connections_max = WEB_CONNECTIONS,
-                                          .per_address_max = WEB_PER_ADDRESS,
+                                          .per_address_max = w->o.conf->per_address,
                                           .idle_s = WEB_IDLE_S,
                                           .body_max = WEB_BODY_MAX,
                                           .bodies_max = WEB_BODIES_MAX,

@@ -20,8 +20,7 @@
 #define WEB_BODY_MAX     (2 << 20)
 #define WEB_BODIES_MAX   (16 << 20) /* … of all that are longer than WEB_BODY_SMALL */
 #define WEB_IGNORE_MAX   (64 << 20) /* of a longer one, which is read to its end, then refused */
-#define WEB_CONNECTIONS  1024
-#define WEB_PER_ADDRESS  64
+#define WEB_CONNECTIONS  (4 * CONF_PER_ADDRESS_MAX)
 #define WEB_IDLE_S       120
 #define WEB_STREAMS_MAX  256 /* of events; of one user at most … */
 #define WEB_STREAMS_USER 16
