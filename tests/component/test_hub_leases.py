@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -157,3 +158,19 @@ def test_without_its_book_a_hub_lends_nothing_for_a_term(hub, units):
 def test_the_steps_are_those_of_the_source(pytestconfig):
     source = (pytestconfig.rootpath / "src/base/failpoint.c").read_text()
     assert set(STEPS) == set(re.findall(r'"(lease[a-z]*-[a-z]+)"', source))
+
+
+def test_a_lease_counts_where_its_unit_stood_until_it_has_ended(hub, units):
+    """lab3 is silent, and a policy says that it stands elsewhere: what it has is not lent on its floor before its lease is over."""
+    together = POLICY.replace("unlp/hall", "unlp/floor1/hall")
+    (hub.folder / "etc.yaml").write_text(together)
+    hub.serve()
+    units.settle((200, 150, 150), [200, 150, 150])
+    units.floor_cap, units.cap = CAP, FLOOR_CAP + FLOOR  # in the end lab3 has its floor elsewhere
+    units.want(0, 600, 600)
+    (hub.folder / "new.yaml").write_text(together.replace("floor1/lab3", "attic/lab3"))
+    assert hub.run("policy", "apply", hub.folder / "new.yaml")[0] == 0
+    late = time.monotonic() + 2 * GUARD_S
+    while [uw // W for uw in units.last["draw"]] != [FLOOR, 250, 250]:
+        assert time.monotonic() < late and not units.wrong, (units.last, units.wrong[:1])
+        time.sleep(0.2)

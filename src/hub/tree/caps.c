@@ -8,6 +8,7 @@
 #include "hub/tree/tree_state.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/muldiv.h"
 #include "base/wallclock.h"
 #include "power/cap/caps.h"
@@ -19,7 +20,9 @@
 #include <string.h>
 
 #define LOOK_MS    60000 /* so often at least the caps are looked at again … */
-#define UNKNOWN_MS 5000  /* … and so often while the store does not say what was used today */
+#define UNKNOWN_MS 5000 /* … and so often while the store does not say what was used today, or a unit
+                           counts where a policy took it from */
+#define LEFT_NS    (31 * NS_PER_S) /* a lease has ended, by the hub's clock and by the unit's */
 #define BOOK       "leases"
 
 /* ---- which areas are groups ---- */
@@ -30,8 +33,10 @@ struct plan {
     uint32_t *group; /* of each area: its group's index, or that of the nearest above */
     struct divide_group *groups;
     struct lending_child *child;
+    uint64_t *left_uw; /* of each area: what units draw that a policy took from it a moment ago */
     uint32_t group_count, child_count;
     int64_t next_s; /* when a window changes any of it */
+    bool left;      /* some area has left_uw */
     bool budgets;   /* some area has one that units share, or the hub above says one */
 };
 
@@ -54,6 +59,7 @@ static void plan_done(struct plan *p)
 {
     free(p->units);
     free(p->shared);
+    free(p->left_uw);
     free(p->group);
     free(p->groups);
     free(p->child);
@@ -66,9 +72,10 @@ static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
     p.units = calloc(areas, sizeof(*p.units));
     p.shared = calloc(areas, sizeof(*p.shared));
     p.group = calloc(areas, sizeof(*p.group));
+    p.left_uw = calloc(areas, sizeof(*p.left_uw));
     p.groups = calloc(areas + 1, sizeof(*p.groups));
     p.child = calloc(units + 1, sizeof(*p.child));
-    if (!p.units || !p.shared || !p.group || !p.groups || !p.child) {
+    if (!p.units || !p.shared || !p.group || !p.left_uw || !p.groups || !p.child) {
         plan_done(&p);
         return -ENOMEM;
     }
@@ -163,6 +170,60 @@ static uint64_t cap_of(const struct tree *t, struct plan *p, uint32_t area,
     return lendable_uw(t, t->bundle, area, &v, now, v.cap_uw);
 }
 
+/* ---- units that stood elsewhere a moment ago ---- */
+
+/* A lease without a bound was given where no cap held: nothing is kept there by less for others. */
+void caps_left(struct tree *t, struct unit *u, const char *area)
+{
+    uint64_t uw = lending_counts(t->lending, u->name);
+
+    strcpy(u->left_area, area);
+    u->left_uw = uw;
+    u->left_until_ns = uw && uw < DEMAND_MAX ? clock_boot_ns() + LEFT_NS : 0;
+}
+
+/* Counts the unit in each area above the place that it left, but those in which it stands still. */
+static void count_left(const struct tree *t, struct plan *p, const struct unit *u)
+{
+    char path[AREA_PATH_MAX], *slash;
+
+    strcpy(path, u->left_area);
+    do {
+        uint32_t area = areas_find(&t->policy.areas, path);
+
+        if (area != AREA_NONE && !(*u->area && area_below(u->area, path)))
+            p->left_uw[area] = add_sat(p->left_uw[area], u->left_uw);
+        slash = strrchr(path, '/');
+        if (slash)
+            *slash = '\0';
+    } while (slash);
+    p->left = true;
+}
+
+static void count_all_left(const struct tree *t, struct plan *p)
+{
+    uint64_t now_ns = clock_boot_ns();
+
+    for (size_t i = 0; i < units_count(t->units); i++)
+        if (now_ns < units_at(t->units, i)->left_until_ns)
+            count_left(t, p, units_at(t->units, i));
+}
+
+/* The rest of a cap beside what units that left the area draw; floors are kept. */
+static uint64_t beside_left(const struct tree *t, struct plan *p, uint32_t area,
+                            const struct rule_now *now, const struct rule_view *v, uint64_t cap_uw)
+{
+    uint64_t rest, floors;
+
+    if (!p->left_uw[area] || cap_uw >= DEMAND_MAX)
+        return cap_uw;
+    rest = sub_sat(cap_uw, p->left_uw[area]);
+    floors = floors_in(t, p, area, now);
+    floors = floors > v->floor_uw ? floors : v->floor_uw;
+    floors = floors < cap_uw ? floors : cap_uw;
+    return rest > floors ? rest : floors;
+}
+
 /* Group 0 holds all, and has the cap of this hub's own parent. */
 static void make_groups(const struct tree *t, const struct rule_now *now, struct plan *p)
 {
@@ -177,14 +238,15 @@ static void make_groups(const struct tree *t, const struct rule_now *now, struct
     for (uint32_t i = 0; i < a->count; i++) {
         uint32_t above = a->area[i].parent == AREA_NONE ? 0 : p->group[a->area[i].parent];
         struct rule_view v;
+        uint64_t uw;
 
         p->group[i] = above;
         if (!p->shared[i])
             continue;
         v = look(t, p, a->area[i].path, now);
+        uw = beside_left(t, p, i, now, &v, bounded(cap_of(t, p, i, now, v)));
         p->group[i] = p->group_count;
-        p->groups[p->group_count++] =
-            (struct divide_group){above, bounded(cap_of(t, p, i, now, v)), v.floor_uw};
+        p->groups[p->group_count++] = (struct divide_group){above, uw, v.floor_uw};
     }
 }
 
@@ -237,10 +299,11 @@ void caps_look(struct tree *t)
         t->day.known &= p.budgets;
         day_end_s = p.budgets ? budgets_look(t, now.utc_s) : INT64_MAX;
         p.next_s = day_end_s < p.next_s ? day_end_s : p.next_s;
+        count_all_left(t, &p);
         make_groups(t, &now, &p);
         list_children(t, &now, &p);
         r = lending_set(t->lending, p.groups, p.group_count, p.child, p.child_count);
-        if (p.budgets && !t->day.known)
+        if (p.left || (p.budgets && !t->day.known))
             t->caps_due_ms += UNKNOWN_MS - LOOK_MS;
         if (p.next_s * 1000 < t->caps_due_ms)
             t->caps_due_ms = p.next_s * 1000;

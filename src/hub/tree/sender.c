@@ -43,10 +43,16 @@ static void fill_bundle(struct tree *t)
 static void place_units(struct tree *t)
 {
     const struct areas *a = &t->policy.areas;
+    size_t n = units_count(t->units);
+    _cleanup_free_ char(*before)[AREA_PATH_MAX] = calloc(n + 1, sizeof(*before));
 
-    for (size_t i = 0; i < units_count(t->units); i++) {
-        units_change(t->units, i)->area[0] = '\0';
-        units_change(t->units, i)->topmost = false;
+    for (size_t i = 0; i < n; i++) {
+        struct unit *u = units_change(t->units, i);
+
+        if (before)
+            strcpy(before[i], u->area);
+        u->area[0] = '\0';
+        u->topmost = false;
     }
     for (uint32_t i = 0; i < a->count; i++) {
         struct unit *u =
@@ -57,6 +63,9 @@ static void place_units(struct tree *t)
             u->topmost = areas_topmost(a, i);
         }
     }
+    for (size_t i = 0; before && i < n; i++)
+        if (*before[i] && strcmp(before[i], units_at(t->units, i)->area) != 0)
+            caps_left(t, units_change(t->units, i), before[i]);
 }
 
 void sender_again(struct tree *t)

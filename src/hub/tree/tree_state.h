@@ -81,6 +81,7 @@ int caps_begin(struct tree *t, struct error *err);
 void caps_end(struct tree *t);
 void caps_got(struct tree *t, struct unit *u, enum topic_leaf leaf, const void *bytes, size_t len);
 void caps_look(struct tree *t); /* the policy changed, a window opened */
+void caps_left(struct tree *t, struct unit *u, const char *area); /* a policy took it from there */
 void caps_tick(struct tree *t);
 
 /* budgets.c: budgets that several units share. Returns when the day ends. */

@@ -30,6 +30,9 @@ struct unit {
     /* budgets.c: of today, in the store and not told yet; and at which power the latter counts. */
     uint64_t today_uj, unseen_uj, rate_uw;
     int64_t unseen_from_ms, looked_ms; /* since when unseen_uj counts, and up to when; 0: not yet */
+    /* caps.c: where a policy took it from, and the watts that count there until its lease ends. */
+    char left_area[AREA_PATH_MAX];
+    uint64_t left_uw, left_until_ns; /* by CLOCK_BOOTTIME */
     uint64_t lease_uw;                 /* of the newest lease; RULE_UNLIMITED: none */
     bool lease_kept;                   /* the unit has acknowledged it */
     uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none … */
