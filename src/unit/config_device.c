@@ -465,6 +465,9 @@ static int check_switches(struct reader *r)
         if (s->ops->broker && !c->local.named)
             return config_wrong(r,
                                 "switch '%s' is switched by MQTT: [local] needs broker=", s->name);
+        if (s->channel >= 0 && s->channel < s->ops->first_channel) /* POWER0 is all of a device's */
+            return config_wrong(r, "switch '%s': channels of kind = %s begin with %d", s->name,
+                                s->ops->kind, (int)s->ops->first_channel);
         if (s->always_on && s->restore)
             return config_wrong(r, "switch '%s' is always on: nothing is restored", s->name);
         for (unsigned k = 0; k < i; k++)

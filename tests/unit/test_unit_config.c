@@ -216,6 +216,8 @@ static void a_mistake_is_told_with_its_line(void **state)
         {"[unit]\nname=x\n[local]\nbroker=h\n[switch a]\nkind=tasmota\ntopic=t\n[switch "
          "b]\nkind=tasmota\ntopic=t\nchannel=1\nalways-on=yes\n",
          "x.conf:8: switch 'b' has the same relay as switch 'a'"},
+        {"[unit]\nname=x\n[local]\nbroker=h\n[switch a]\nkind=tasmota\ntopic=t\nchannel=0\n",
+         "x.conf:5: switch 'a': channels of kind = tasmota begin with 1"},
         {"[unit]\nname=x\n[presence a]\nkind=modbus\naddress=h\n",
          "x.conf:3: presence 'a' needs input="},
         {"[unit]\nname=x\n[meter a]\nkind=modbus\ndevice=/dev/x\naddress=h\n",
