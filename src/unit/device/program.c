@@ -63,6 +63,9 @@ static int on_timer(sd_event_source *source, uint64_t usec, void *arg)
         r = run_start(p->event, p->argv, TIMEOUT_MS, done, p, &p->run);
     if (r < 0)
         device_lost(p->device, "cannot run %.40s: %s", p->argv[0], strerror(-r));
+    else if (p->run && run_late(p->run))
+        device_lost(p->device, "%.40s was killed after %d s, and does not end", p->argv[0],
+                    TIMEOUT_MS / 1000);
     return 0;
 }
 

@@ -18,6 +18,7 @@ struct run {
     run_done *done;
     void *arg;
     pid_t pid; /* 0: it has ended */
+    bool late; /* its time was over, and it was killed */
     int pidfd, fd;
     sd_event_source *exit, *limit, *output;
     size_t len;
@@ -54,35 +55,46 @@ static void finish(struct run *r, int status)
     run_free(r);
 }
 
+/* Where SIGCHLD is ignored, the kernel keeps no status: what it printed decides. */
 static int on_exit_(sd_event_source *source, int fd, uint32_t revents, void *arg)
 {
     struct run *r = arg;
-    int status;
+    int status = 0;
+    pid_t ended = waitpid(r->pid, &status, WNOHANG);
 
-    if (waitpid(r->pid, &status, WNOHANG) != r->pid)
+    if (ended == 0)
         return 0;
-    kill(-r->pid, SIGKILL); /* what it has left behind */
+    if (ended == r->pid)
+        kill(-r->pid, SIGKILL); /* what it has left behind */
     r->pid = 0;
-    finish(r, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+    finish(r, r->late             ? -ETIMEDOUT
+              : WIFEXITED(status) ? WEXITSTATUS(status)
+                                  : 128 + WTERMSIG(status));
     return 0;
 }
 
-static void end_program(struct run *r)
+/*
+ * One that hangs in the kernel, as ipmitool does when the controller's driver does, ends whenever it
+ * ends: nobody waits for it.
+ */
+static void kill_program(const struct run *r)
 {
-    if (r->pid == 0)
-        return;
-    kill(-r->pid, SIGKILL);
-    waitpid(r->pid, NULL, 0);
-    r->pid = 0;
+    if (r->pid)
+        kill(-r->pid, SIGKILL);
 }
 
 static int on_limit(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct run *r = arg;
 
-    end_program(r);
-    finish(r, -ETIMEDOUT);
+    kill_program(r);
+    r->late = true; /* on_exit_() tells it */
     return 0;
+}
+
+bool run_late(const struct run *r)
+{
+    return r->late;
 }
 
 /* Nothing is read from, both outputs go to @out, no signal is blocked or ignored. */
@@ -141,6 +153,11 @@ int run_start(sd_event *event, char *const argv[], unsigned timeout_ms, run_done
     if (e >= 0)
         e = sd_event_add_time_relative(event, &r->limit, CLOCK_MONOTONIC,
                                        (uint64_t)timeout_ms * 1000, 10000, on_limit, r);
+    if (e < 0 && r->pid) {
+        kill_program(r);
+        waitpid(r->pid, NULL, 0); /* it has just begun */
+        r->pid = 0;
+    }
     if (e < 0) {
         run_free(r);
         return e;
@@ -153,7 +170,9 @@ struct run *run_free(struct run *r)
 {
     if (!r)
         return NULL;
-    end_program(r);
+    kill_program(r);
+    if (r->pid)
+        waitpid(r->pid, NULL, WNOHANG); /* at the end of this process it is another one's */
     sd_event_source_disable_unref(r->output);
     sd_event_source_disable_unref(r->exit);
     sd_event_source_disable_unref(r->limit);

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs of meters: whatever they do, the event loop goes on. */
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "unit/device/run.h"
+
+#define TURN_US  100000
+#define TURNS    300 /* 30 s at most */
+#define LIMIT_MS 200
+
+static sd_event *event;
+static bool hangs; /* the program does not end, also when it is killed: the kernel has it */
+static int waits;  /* calls that would have waited for it */
+static bool ended;
+static int ended_with;
+static char printed[64];
+
+pid_t __real_waitpid(pid_t pid, int *status, int options);
+pid_t __wrap_waitpid(pid_t pid, int *status, int options);
+
+pid_t __wrap_waitpid(pid_t pid, int *status, int options)
+{
+    waits += !(options & WNOHANG);
+    return hangs ? 0 : __real_waitpid(pid, status, options);
+}
+
+static void on_done(void *arg, int status, const char *text)
+{
+    ended = true;
+    ended_with = status;
+    snprintf(printed, sizeof(printed), "%s", text);
+}
+
+static struct run *start(char *const argv[])
+{
+    struct run *r = NULL;
+
+    ended = false;
+    waits = 0;
+    assert_int_equal(run_start(event, argv, LIMIT_MS, on_done, NULL, &r), 0);
+    return r;
+}
+
+static void wait_for_end(void)
+{
+    for (int i = 0; !ended && i < TURNS; i++)
+        assert_true(sd_event_run(event, TURN_US) >= 0);
+    assert_true(ended);
+}
+
+static void nobody_waits_for_a_program_that_the_kernel_keeps(void **state)
+{
+    char *argv[] = {"sleep", "60", NULL};
+    struct run *r;
+
+    hangs = true;
+    r = start(argv);
+    for (int i = 0; !ended && !run_late(r) && i < TURNS; i++)
+        assert_true(sd_event_run(event, TURN_US) >= 0);
+    for (int i = 0; !ended && i < 3; i++)
+        assert_true(sd_event_run(event, TURN_US) >= 0);
+    assert_false(ended);
+    assert_int_equal(waits, 0);
+    hangs = false;
+    wait_for_end();
+    assert_int_equal(ended_with, -ETIMEDOUT);
+    assert_int_equal(waits, 0);
+}
+
+static void what_a_program_printed_counts_where_its_status_is_lost(void **state)
+{
+    char *argv[] = {"echo", "83 W", NULL};
+
+    signal(SIGCHLD, SIG_IGN); /* as whoever started us may have it */
+    start(argv);
+    wait_for_end();
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(ended_with, 0);
+    assert_string_equal(printed, "83 W\n");
+}
+
+static int begin(void **state)
+{
+    return sd_event_new(&event) < 0;
+}
+
+static int end(void **state)
+{
+    sd_event_unref(event);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_waits_for_a_program_that_the_kernel_keeps),
+        cmocka_unit_test(what_a_program_printed_counts_where_its_status_is_lost),
+    };
+
+    return cmocka_run_group_tests(tests, begin, end);
+}
