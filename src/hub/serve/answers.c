@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/serve/answers.h"
 
+#include "base/clock.h"
+#include "base/fnv.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -41,5 +44,29 @@ void answers_forget(struct answers *a)
 {
     for (int i = 0; i < ANSWERS_KEPT; i++)
         json_decref(a->kept[i].answer);
-    *a = (struct answers){0};
+    memset(a->kept, 0, sizeof(a->kept));
+}
+
+/* ---- accounts ---- */
+
+static size_t account(const char *user)
+{
+    return (size_t)(fnv_text(FNV_START, user) % ANSWERS_USERS);
+}
+
+bool answers_may(const struct answers *a, const char *user, uint64_t now_ns, unsigned *ret_wait_s)
+{
+    uint64_t paid_ns = a->paid_ns[account(user)], most_ns = now_ns + ANSWERS_BURST_NS * ANSWERS_SHARE;
+
+    if (paid_ns <= most_ns)
+        return true;
+    *ret_wait_s = (unsigned)((paid_ns - most_ns) / NS_PER_S) + 1;
+    return false;
+}
+
+void answers_took(struct answers *a, const char *user, uint64_t began_ns, uint64_t now_ns)
+{
+    uint64_t *paid_ns = &a->paid_ns[account(user)];
+
+    *paid_ns = (*paid_ns > now_ns ? *paid_ns : now_ns) + (now_ns - began_ns) * ANSWERS_SHARE;
 }

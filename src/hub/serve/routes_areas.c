@@ -229,10 +229,16 @@ static int add_unit(struct call *c, const char *unit, const struct span *span, s
 static int add_area(struct call *c, const struct shown_areas *areas, const struct shown_area *area,
                     const struct span *span, struct stretches *s, struct error *err)
 {
+    uint64_t until_ns = clock_now_ns() + ANSWERS_LONGEST_NS;
     uint32_t i = (uint32_t)(area - areas->area), end = area->end;
     int r = 0;
 
     while (r == 0 && i < end) {
+        if (clock_now_ns() > until_ns)
+            return error_set(err, -E2BIG,
+                             "the energy of %.80s takes too long to look up: ask for an area below "
+                             "it, or for a shorter time",
+                             area->path);
         if (areas->area[i].unit_name) {
             r = add_unit(c, areas->area[i].unit_name, span, s, err);
             i = areas->area[i].end;
@@ -396,8 +402,15 @@ static void answer_energy(struct call *c, const struct shown_areas *areas,
              now, span.from_ms / unit_ms, span.to_ms / unit_ms, span.step_ms,
              areas->policy ? areas->policy->number : 0);
     answer = answers_get(c->answers, key, began_ns);
+    if (!answer && !answers_may(c->answers, c->who.name, began_ns, &c->http->retry_s)) {
+        call_fail(c, HTTP_TOO_MANY, "Ask for an area below it, or for a shorter time.",
+                  "what %s asked for has kept the hub busy: try again in %u s", c->who.name,
+                  c->http->retry_s);
+        return;
+    }
     if (!answer) {
         answer = make_energy(c, areas, area, &span);
+        answers_took(c->answers, c->who.name, began_ns, clock_now_ns());
         if (answer)
             answers_put(c->answers, key, answer, began_ns, clock_now_ns());
     }
