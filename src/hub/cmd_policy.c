@@ -182,7 +182,7 @@ static pid_t hub_pid(const char *dir)
         wholefile_read(path, 64, &text, &len, &status) < 0)
         return 0;
     pid = strtol(text, NULL, 10);
-    if (pid <= 1 || pid > INT_MAX)
+    if (pid < 1 || pid > INT_MAX) /* in a container it may be the first */
         return 0;
     snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
     {

@@ -3,6 +3,7 @@
 grows, whatever is killed or full."""
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
@@ -104,6 +105,32 @@ def test_the_first_policy_is_that_of_etc(hub):
     hub.kill()
     hub.serve()  # from then on what was applied counts
     assert hub.run("policy", "show")[1] == rules(300)
+
+
+ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+@pytest.mark.skipif(not all(map(shutil.which, ("unshare", "nsenter"))) or
+                    subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode != 0,
+                    reason="no namespace of processes can be made here")
+def test_a_hub_that_is_the_first_process_of_a_container_takes_a_policy(hub):
+    program, script = hub.program, hub.folder / "inside"
+
+    def inside(*words):
+        script.write_text("#!/bin/sh\nexec " + " ".join(map(str, (*words, program))) + ' "$@"\n')
+        script.chmod(0o755)
+        hub.program = script
+
+    inside(*ALONE)
+    hub.serve()
+    child = int((pathlib.Path("/proc") / str(hub.process.pid) / "task" / str(hub.process.pid) / "children").read_text())
+    try:
+        inside("nsenter", "--target", child, "--pid", "--mount")
+        assert "in force as number" in apply(hub, rules(500))
+    finally:
+        os.kill(child, signal.SIGTERM)
+        assert hub.process.wait(GUARD_S) == 0
+        hub.program = program
 
 
 def test_a_wrong_policy_changes_nothing(hub):

@@ -155,7 +155,7 @@ static pid_t broker_pid(const struct state *s)
         return 0;
     pid = strtol(text, NULL, 10);
     free(text);
-    if (pid <= 1 || pid > INT_MAX)
+    if (pid < 1 || pid > INT_MAX) /* in a container it may be the first */
         return 0;
     snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
     {
