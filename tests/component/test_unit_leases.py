@@ -191,6 +191,19 @@ def test_what_lights_drew_before_a_restart_is_not_lent_after_it(bed):  # noqa: F
     assert sum(m.lease["uw"] for m in machines) <= 390 * W
 
 
+def test_nothing_more_is_lent_before_a_new_meter_of_lights_is_heard(bed):  # noqa: F811
+    broker = bed.broker()
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    unit = bed.unit(conf(broker, 500, ("a", 50)) +
+                    "[meter lights]\nkind = shelly\ntopic = lights\nerror = 10 %\ncovers = other\n")
+    unit.wait_line("local: connected")
+    a = bed.keep(Machine(broker, "a", 50, [(50, 0), (480, 1000)]))
+    wait(lambda: a.leases >= 2, lambda: unit.lines)
+    assert a.lease["uw"] == 50 * W
+    broker.publish("lights/status/switch:0", json.dumps({"id": 0, "apower": 100}))
+    wait(lambda: 380 * W < a.lease["uw"] <= 390 * W, lambda: (a.lease, unit.lines))
+
+
 def noted(folder):
     """Whether the largest power of the lights is on the disk."""
     with sqlite3.connect(f"file:{folder}/outbox.db?mode=ro", uri=True) as box:

@@ -303,7 +303,10 @@ static void lights_count_after_a_restart_before_they_are_heard(void **state)
 {
     restart(0);
     assert_int_equal(other_uw(), 0); /* never heard at all */
+    assert_false(points_other_known(points, clock_now_ns()));
+    assert_true(points_other_known(points, clock_now_ns() + 61 * NS_PER_S));
     lights_says(180 * W);
+    assert_true(points_other_known(points, clock_now_ns()));
     lights_says(60 * W);
     restart(0);
     assert_int_equal(other_uw(), 60 * W);

@@ -271,7 +271,11 @@ static void lend_rest(struct area *a, uint64_t now_ns)
 {
     uint64_t other_uw = loads_hold(&a->loads, points_other_uw(a->points, now_ns), now_ns);
     uint64_t floor_uw = children_floor(a->children), rest_uw = sub_sat(a->cap_uw, other_uw);
+    uint64_t lent_uw = children_sum(a->children);
 
+    /* Nobody knows yet what a new meter's load draws: children keep what they have. */
+    if (rest_uw > lent_uw && !points_other_known(a->points, now_ns))
+        rest_uw = lent_uw;
     if (rest_uw < floor_uw)
         rest_uw = floor_uw < a->cap_uw ? floor_uw : a->cap_uw;
     children_cap(a->children, a->cap_uw == POLICY_FREE ? POLICY_FREE : rest_uw, a->kind);

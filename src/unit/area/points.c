@@ -11,6 +11,7 @@
 
 #define METER_MS  10000
 #define STEERS_NS (120 * NS_PER_S) /* an older power of lights may be another one by now */
+#define NEW_NS    (60 * NS_PER_S)  /* so long a meter that never told anything is waited for */
 
 /* One point's record in the making. */
 struct point {
@@ -34,6 +35,7 @@ struct points {
     struct other *other; /* of each meter; of use to those that cover other loads */
     struct energy_range before; /* of the area's total: what the meters' own totals do not hold */
     uint64_t meters_ns;         /* when the last records of meters were put */
+    uint64_t begun_ns;
 };
 
 /* Whether the meter's energy is in the area's. */
@@ -131,6 +133,7 @@ int points_new(struct device *device, size_t count, struct outbox *outbox, struc
             p->covering = &device[i];
     }
     restore_area(p);
+    p->begun_ns = clock_now_ns();
     *ret = p;
     return 0;
 }
@@ -303,4 +306,17 @@ uint64_t points_other_uw(const struct points *p, uint64_t now_ns)
                                                     : d->peak_uw);
     }
     return sum;
+}
+
+bool points_other_known(const struct points *p, uint64_t now_ns)
+{
+    if (now_ns - p->begun_ns >= NEW_NS)
+        return true;
+    for (size_t i = 0; i < p->count; i++) {
+        const struct device *d = &p->device[i];
+
+        if (d->config->covers_other && !d->peak_uw && !d->config->most_uw && !d->power_ns)
+            return false;
+    }
+    return true;
 }

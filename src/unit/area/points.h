@@ -39,4 +39,7 @@ void points_take(struct points *p, uint64_t now_ns, struct points_news *ret);
  */
 uint64_t points_other_uw(const struct points *p, uint64_t now_ns);
 
+/* Whether there is a figure for each of them, or none was told for a minute since points_new(). */
+bool points_other_known(const struct points *p, uint64_t now_ns);
+
 uint64_t points_total_uj(const struct points *p); /* what the area ever used */
