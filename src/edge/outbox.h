@@ -19,8 +19,8 @@
 #include "power/measure/range.h"
 
 #define OUTBOX_POINT_MAX  64
-#define OUTBOX_MEMORY_MAX 1024 /* records that wait to be written */
-#define OUTBOX_NOTES_MAX  512 /* two for each meter of a unit */
+#define OUTBOX_MEMORY_MAX 1024                      /* records that wait to be written */
+#define OUTBOX_NOTES_MAX  512                       /* two for each meter of a unit */
 #define OUTBOX_UJ_MAX     ((UINT64_C(1) << 62) - 1) /* of a total: 1.28 GWh */
 
 struct outbox_record {

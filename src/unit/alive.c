@@ -24,9 +24,8 @@ static int failed(void)
 /* An event loop that stands still answers nothing, though the kernel takes the connection. */
 static int ask(uint16_t port)
 {
-    const struct sockaddr_in to = {.sin_family = AF_INET,
-                                   .sin_port = htons(port),
-                                   .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     const struct timeval patience = {.tv_sec = PATIENCE_S};
     _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     char got[sizeof(answer)] = "";
@@ -52,7 +51,8 @@ int alive_ask(const struct unit_config *config, struct error *err)
                          config->metrics ? "any free one: name it" : "missing");
     r = ask(config->metrics_port);
     if (r == -ETIMEDOUT)
-        return error_set(err, r, "no answer at 127.0.0.1:%u within %d s: its event loop stands still",
+        return error_set(err, r,
+                         "no answer at 127.0.0.1:%u within %d s: its event loop stands still",
                          config->metrics_port, PATIENCE_S);
     return r < 0 ? error_set(err, r, "no answer at 127.0.0.1:%u: %s", config->metrics_port,
                              strerror(-r))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tide-power --alive: asks the tide-power that runs whether its event loop turns. One thread; main.c
- * calls it. */
+/* tide-power --alive: asks the tide-power that runs whether its event loop turns. One thread;
+ * main.c calls it. */
 #pragma once
 
 #include "base/error.h"

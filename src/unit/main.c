@@ -36,12 +36,9 @@ static const char usage[] = "Usage: tide-power [OPTION]...\n"
 enum option_id { OPTION_CONFIG = 256, OPTION_CHECK, OPTION_ALIVE, OPTION_HELP, OPTION_VERSION };
 
 static const struct option options[] = {
-    {"config", required_argument, NULL, OPTION_CONFIG},
-    {"check", no_argument, NULL, OPTION_CHECK},
-    {"alive", no_argument, NULL, OPTION_ALIVE},
-    {"help", no_argument, NULL, OPTION_HELP},
-    {"version", no_argument, NULL, OPTION_VERSION},
-    {NULL, 0, NULL, 0},
+    {"config", required_argument, NULL, OPTION_CONFIG}, {"check", no_argument, NULL, OPTION_CHECK},
+    {"alive", no_argument, NULL, OPTION_ALIVE},         {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},     {NULL, 0, NULL, 0},
 };
 
 /* The configuration may be checked on another machine than the one whose it is: told, no fault. */

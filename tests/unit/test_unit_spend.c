@@ -262,7 +262,8 @@ static void what_a_counter_bridges_over_midnight_is_divided(void **state)
     assert_in_range(draw(1, 0) - before, 1795 * 300 * W, 1805 * 300 * W);
 }
 
-/* ---- other loads: lights, whose watts are not lent --------------------------------------------- */
+/* ---- other loads: lights, whose watts are not lent ---------------------------------------------
+ */
 
 static struct meter_config lights = {
     .name = "lights", .ops = &device_tasmota, .error_permille = 0, .covers_other = true};
@@ -360,8 +361,8 @@ int main(void)
             what_a_counter_tells_of_its_time_away_replaces_what_was_assumed, plug_in, plug_out),
         cmocka_unit_test_setup_teardown(what_a_counter_bridges_over_midnight_is_divided, plug_in,
                                         plug_out),
-        cmocka_unit_test_setup_teardown(lights_count_after_a_restart_before_they_are_heard,
-                                        plug_in, plug_out),
+        cmocka_unit_test_setup_teardown(lights_count_after_a_restart_before_they_are_heard, plug_in,
+                                        plug_out),
     };
 
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

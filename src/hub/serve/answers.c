@@ -56,7 +56,8 @@ static size_t account(const char *user)
 
 bool answers_may(const struct answers *a, const char *user, uint64_t now_ns, unsigned *ret_wait_s)
 {
-    uint64_t paid_ns = a->paid_ns[account(user)], most_ns = now_ns + ANSWERS_BURST_NS * ANSWERS_SHARE;
+    uint64_t paid_ns = a->paid_ns[account(user)],
+             most_ns = now_ns + ANSWERS_BURST_NS * ANSWERS_SHARE;
 
     if (paid_ns <= most_ns)
         return true;

@@ -2,9 +2,9 @@
 /*
  * Answers that were dear: each is given again for ten times as long as it took to make, so that one
  * question takes at most a tenth of the loop's time, however many people look at the same page.
- * Only for what all who may ask see alike. Questions that nobody else asked cost their user: a third
- * of the loop's time, and some seconds at once. Event loop's thread; private to this room, and for
- * its test.
+ * Only for what all who may ask see alike. Questions that nobody else asked cost their user: a
+ * third of the loop's time, and some seconds at once. Event loop's thread; private to this room,
+ * and for its test.
  */
 #pragma once
 
@@ -17,8 +17,8 @@
 #define ANSWERS_TIMES   10
 #define ANSWERS_MOST_NS UINT64_C(60000000000)
 
-#define ANSWERS_USERS      256                    /* users with the same hash share an account */
-#define ANSWERS_SHARE      3                     /* of the loop's time one user has such a part … */
+#define ANSWERS_USERS      256 /* users with the same hash share an account */
+#define ANSWERS_SHARE      3   /* of the loop's time one user has such a part … */
 #define ANSWERS_BURST_NS   UINT64_C(20000000000) /* … and so much of it at once */
 #define ANSWERS_LONGEST_NS UINT64_C(20000000000) /* for one question: leases last longer */
 

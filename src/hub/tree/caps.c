@@ -19,11 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_MS    60000 /* so often at least the caps are looked at again … */
-#define UNKNOWN_MS 5000 /* … and so often while the store does not say what was used today, or a unit
-                           counts where a policy took it from */
-#define LEFT_NS    (31 * NS_PER_S) /* a lease has ended, by the hub's clock and by the unit's */
-#define BOOK       "leases"
+#define LOOK_MS 60000 /* so often at least the caps are looked at again … */
+#define UNKNOWN_MS                                                                                 \
+    5000 /* … and so often while the store does not say what was used today, or a unit           \
+            counts where a policy took it from */
+#define LEFT_NS (31 * NS_PER_S) /* a lease has ended, by the hub's clock and by the unit's */
+#define BOOK    "leases"
 
 /* ---- which areas are groups ---- */
 

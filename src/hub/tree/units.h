@@ -33,8 +33,8 @@ struct unit {
     /* caps.c: where a policy took it from, and the watts that count there until its lease ends. */
     char left_area[AREA_PATH_MAX];
     uint64_t left_uw, left_until_ns; /* by CLOCK_BOOTTIME */
-    uint64_t lease_uw;                 /* of the newest lease; RULE_UNLIMITED: none */
-    bool lease_kept;                   /* the unit has acknowledged it */
+    uint64_t lease_uw;               /* of the newest lease; RULE_UNLIMITED: none */
+    bool lease_kept;                 /* the unit has acknowledged it */
     uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none … */
     uint64_t policy_said; /* … and of the one of which was said that it cannot be sent */
     uint64_t asked_ns;    /* monotonic time of its last request for a certificate */

@@ -32,7 +32,7 @@ struct points {
     struct outbox *outbox;
     const struct device *covering; /* NULL: the area is the sum */
     struct point area, *meter;
-    struct other *other; /* of each meter; of use to those that cover other loads */
+    struct other *other;        /* of each meter; of use to those that cover other loads */
     struct energy_range before; /* of the area's total: what the meters' own totals do not hold */
     uint64_t meters_ns;         /* when the last records of meters were put */
     uint64_t begun_ns;

@@ -28,9 +28,9 @@ struct policy_force {
     uint64_t floor_uw;
     uint64_t budget_uj, used_uj; /* of today; budget_uj may be POLICY_FREE. Without a lease, of a
                                     budget that units share: this unit's part */
-    uint32_t off;                /* a bit for each switch of the configuration: a rule says off; … */
-    uint32_t unsure;             /* … one may say so: its condition is not known. 0 after the end */
-    char why[96];                /* what the cap comes from */
+    uint32_t off;    /* a bit for each switch of the configuration: a rule says off; … */
+    uint32_t unsure; /* … one may say so: its condition is not known. 0 after the end */
+    char why[96];    /* what the cap comes from */
 };
 
 /* The values that the policy's conditions and budget are compared with. */

@@ -358,7 +358,8 @@ void site_command(struct site *s, const struct payload_cmd *cmd, uint64_t wall_m
     try(w, wall_ms, now_ns);
 }
 
-/* ---- the disk: a line for each relay of which a rule said something ---------------------------- */
+/* ---- the disk: a line for each relay of which a rule said something ----------------------------
+ */
 
 /*
  * A rule whose order is not carried out yet begins anew after a restart. One that is over and has

@@ -74,8 +74,8 @@ static int on_exit_(sd_event_source *source, int fd, uint32_t revents, void *arg
 }
 
 /*
- * One that hangs in the kernel, as ipmitool does when the controller's driver does, ends whenever it
- * ends: nobody waits for it.
+ * One that hangs in the kernel, as ipmitool does when the controller's driver does, ends whenever
+ * it ends: nobody waits for it.
  */
 static void kill_program(const struct run *r)
 {

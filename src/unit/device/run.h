@@ -14,8 +14,8 @@
 
 struct run;
 
-/* When it has ended. @status: the exit status, 128 and more for a signal, or -ETIMEDOUT. @text: both outputs,
- * borrowed. The run is freed afterwards. */
+/* When it has ended. @status: the exit status, 128 and more for a signal, or -ETIMEDOUT. @text:
+ * both outputs, borrowed. The run is freed afterwards. */
 typedef void run_done(void *arg, int status, const char *text);
 
 /* @argv: found along PATH. Returns 0, or -errno: nothing runs, and @done is not called. */
