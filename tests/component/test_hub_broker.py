@@ -267,7 +267,7 @@ def test_who_has_keys_in_memory_leaves_none_on_disk_when_it_crashes(name):
 def test_a_wrong_configuration_is_said_once_and_not_each_five_seconds(build_dir, tmp_path, program, words):
     if not (build_dir / program).exists():
         pytest.skip(f"{program} was not built: libmosquitto is missing")
-    (tmp_path / "wrong.conf").write_text("[nonsense]\n")
+    (tmp_path / "wrong.conf").write_text("[nonsense]\nx = y\n")
     done = subprocess.run([build_dir / program, *words, "--config", tmp_path / "wrong.conf"], capture_output=True, text=True, timeout=GUARD_S)
     assert done.returncode == 2 and "nonsense" in done.stderr, done.stderr
     assert "\nRestartPreventExitStatus=2\n" in (ROOT / "dist" / f"{program}.service.in").read_text()

@@ -219,7 +219,7 @@ def test_a_restart_lights_no_empty_room(room):
     wait(lambda: not unit.lights.on, lambda: unit.lines)
     wait(lambda: "lights 1 1" in ruled(unit), lambda: ruled(unit))
     restart(unit)
-    unit.hub.policy(unit.parent.states[-1]["policy"] + 1, [rule("off", 0, line=10, off="lights", **EMPTY)])
+    unit.hub.policy(9, [rule("off", 0, line=10, off="lights", **EMPTY)])
     unit.broker.publish("door", '{"occupancy": false}')
     time.sleep(2.5)
     assert not unit.lights.on and unit.lights.orders == ["off"]
