@@ -19,7 +19,7 @@ struct point {
     uint64_t from_ns, gap_ns;
 };
 
-/* What an other load's meter told before this process began, and what is noted for the next one. */
+/* Figures of an other load's meter: told before this process began, and noted for the next one. */
 struct other {
     char name[OUTBOX_POINT_MAX];
     uint64_t before_uw, before_until_ns; /* its last power steers so long; 0: it is not known */

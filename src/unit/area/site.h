@@ -40,7 +40,7 @@ void site_broker_lost(struct site *s);                       /* how its relays a
 /* A command whose seal was checked. Its outcome is told by say(), with its id. */
 void site_command(struct site *s, const struct payload_cmd *cmd, uint64_t wall_ms, uint64_t now_ns);
 
-/* What rules say of relays, a bit for each. */
+/* The rules' word on relays, a bit for each. */
 struct site_rules {
     bool known;      /* false: there is no policy, or it is past its end: nothing begins or ends */
     uint32_t off;    /* a rule says off */
