@@ -16,10 +16,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -169,31 +167,6 @@ static int explain(int argc, char **argv, struct command_line *line)
 
 /* ---- apply ---- */
 
-/* The running hub, or 0. */
-static pid_t hub_pid(const char *dir)
-{
-    _cleanup_free_ char *text = NULL;
-    char path[PATH_MAX], comm[32] = "";
-    struct stat status;
-    size_t len;
-    long pid;
-
-    if ((size_t)snprintf(path, sizeof(path), "%s/" TREE_PID, dir) >= sizeof(path) ||
-        wholefile_read(path, 64, &text, &len, &status) < 0)
-        return 0;
-    pid = strtol(text, NULL, 10);
-    if (pid < 1 || pid > INT_MAX) /* in a container it may be the first */
-        return 0;
-    snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
-    {
-        _cleanup_file_ FILE *f = fopen(path, "re");
-
-        if (!f || !fgets(comm, sizeof(comm), f) || strcmp(comm, "tide-hub\n") != 0)
-            return 0;
-    }
-    return (pid_t)pid;
-}
-
 /* Waits until the hub has given the text its number. */
 static int wait_for_number(const char *dir, struct error *err)
 {
@@ -225,7 +198,7 @@ static int put_in_force(const char *dir, const char *text, size_t len, struct er
     state_close(&state);
     if (r < 0)
         return r;
-    pid = hub_pid(dir);
+    pid = state_pid(dir, TREE_PID, "tide-hub");
     if (!pid) {
         puts("written; no hub runs here: the next one puts it in force");
         return 0;

@@ -142,30 +142,27 @@ int state_renew(const struct state *s, int64_t now_s, bool now, struct error *er
     return make_hub(s, now_s, err);
 }
 
-/* Returns the pid of the broker that runs, or 0. The pid may be another program's by now. */
-static pid_t broker_pid(const struct state *s)
+pid_t state_pid(const char *dir, const char *name, const char *program)
 {
-    char path[PATH_MAX], *text = NULL;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_file_ FILE *f = NULL;
+    char path[PATH_MAX], comm[32] = "";
     struct stat status;
     size_t len;
     long pid;
 
-    if (state_path(s, "broker/pid", path, sizeof(path), NULL) < 0 ||
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path) ||
         wholefile_read(path, 64, &text, &len, &status) < 0)
         return 0;
     pid = strtol(text, NULL, 10);
-    free(text);
     if (pid < 1 || pid > INT_MAX) /* in a container it may be the first */
         return 0;
     snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
-    {
-        _cleanup_file_ FILE *f = fopen(path, "re");
-        char comm[32] = "";
-
-        if (!f || !fgets(comm, sizeof(comm), f) || strcmp(comm, "mosquitto\n") != 0)
-            return 0;
-    }
-    return (pid_t)pid;
+    f = fopen(path, "re");
+    if (!f || !fgets(comm, sizeof(comm), f))
+        return 0;
+    comm[strcspn(comm, "\n")] = '\0';
+    return strcmp(comm, program) == 0 ? (pid_t)pid : 0;
 }
 
 int state_put_broker(const struct state *s, struct error *err)
@@ -195,7 +192,7 @@ int state_tell_broker(const struct state *s, struct error *err)
     r = state_put_broker(s, err);
     if (r < 0)
         return r;
-    pid = broker_pid(s);
+    pid = state_pid(s->dir, "broker/pid", "mosquitto");
     if (pid && kill(pid, SIGHUP) < 0)
         return error_set(err, -errno, "cannot tell the broker (pid %d): %s", (int)pid,
                          strerror(errno));

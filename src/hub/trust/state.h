@@ -19,6 +19,8 @@
 #include "base/error.h"
 #include "hub/trust/authority.h"
 
+#include <sys/types.h>
+
 #define STATE_DIR            "/var/lib/tide-hub"
 #define STATE_BROKER_ADDRESS "broker/address" /* "HOST:PORT", as units reach it */
 
@@ -34,6 +36,10 @@ void state_close(struct state *s);
 
 /* "DIR/NAME"; -ENAMETOOLONG. */
 int state_path(const struct state *s, const char *name, char *ret, size_t size, struct error *err);
+
+/* The pid in the file DIR/NAME, if a program of that name has it; 0: none. It may be another one's
+ * by now. */
+pid_t state_pid(const char *dir, const char *name, const char *program);
 
 /* Replaces the file DIR/NAME, which nobody else may read. @text NULL: -ENOMEM. */
 int state_put(const struct state *s, const char *name, const char *text, struct error *err);
