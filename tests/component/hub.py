@@ -86,7 +86,8 @@ class Hub:
 
 
 def end(process):
-    process.terminate()
+    """Ends what listen() began: its handler of SIGTERM waits for ever if the lock that it takes is its own program's."""
+    process.kill()
     process.wait(GUARD_S)
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 
-from unit_bed import GUARD_S
+from unit_bed import GUARD_S, end_listener
 
 W = 1_000_000
 KWH = 3_600_000_000_000
@@ -98,8 +98,7 @@ class Relay:
         self.tell()
 
     def end(self):
-        self.process.terminate()
-        self.process.wait(GUARD_S)
+        end_listener(self.process)
 
 
 def wait(good, what):

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
+from unit_bed import GUARD_S, bed, end_listener, program, rig  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
 
@@ -79,8 +79,7 @@ class Machine:
 
     def end(self):
         self.quit.set()
-        self.process.terminate()
-        self.process.wait(GUARD_S)
+        end_listener(self.process)
 
 
 def wait(good, what):

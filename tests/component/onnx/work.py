@@ -202,11 +202,16 @@ def team(one=None, steps=30):
     return sum(before.get(t) != spent for t, spent in times().items())
 
 
-def bound():
-    """Threads that may not run where the main thread may."""
+def bound(expected, patience_s):
+    """How many threads may not run where the main thread may: workers bind themselves some time after their birth."""
     def cpus(task):
         return next(line for line in (task / "status").read_text().splitlines() if line.startswith("Cpus_allowed:"))
-    return sum(cpus(task) != cpus(tasks()[os.getpid()]) for task in tasks().values())
+    until = time.monotonic() + patience_s
+    while True:
+        found = sum(cpus(task) != cpus(tasks()[os.getpid()]) for task in tasks().values())
+        if found == expected or time.monotonic() > until:
+            return found
+        time.sleep(0.01)
 
 
 def main():
