@@ -50,7 +50,7 @@ docker_packages="docker.io iptables"
 energy_packages="mosquitto mosquitto-clients python3-paho-mqtt openssl tzdata"
 check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslurm-dev libeigen3-dev libtbb-dev musl-tools openssl
     libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish openssh-client mosquitto
-    mosquitto-clients python3-paho-mqtt postgresql $images_packages $docker_packages"
+    mosquitto-clients python3-paho-mqtt postgresql ipmitool $images_packages $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
 cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
     containernetworking-plugins $images_packages $docker_packages"
@@ -77,8 +77,9 @@ sanitizer_package() {
     esac
 }
 
-# The tests of `tide --host` start an sshd of their own; but where systemd runs, the package would open port 22 as well.
-sshd_package() { [ -d /run/systemd/system ] || echo openssh-server; }
+# Tests start these programs themselves, an sshd for `tide --host`, a simulated controller for IPMI; but where systemd runs, the
+# packages would start services: sshd on port 22, drivers of IPMI.
+server_packages() { [ -d /run/systemd/system ] || echo openssh-server openipmi; }
 
 # Names those of $@ that dpkg does not know as installed.
 missing_packages() {
@@ -410,7 +411,10 @@ ui=""
 for word in "$@"; do
     case $word in
     build) packages="$packages $build_packages" ;;
-    check) packages="$packages $check_packages $(sshd_package) $(sanitizer_package)" ;;
+    check)
+        packages="$packages $check_packages $(server_packages) $(sanitizer_package)"
+        grep -qs '^VERSION_ID="22.04"' /etc/os-release || packages="$packages $site_packages" # Ubuntu 22.04 has no such theme
+        ;;
     cluster) packages="$packages $cluster_packages" ;;
     packages)
         packages="$packages $packages_packages"
