@@ -3,7 +3,7 @@
 """The demo of energy: an organization lowers a laboratory's power at 18:00, and three trainings go on.
 
     make demo-energy              about six minutes on two cores
-    demo/energy.py --keep         leaves everything running afterwards, until Enter
+    demo/energy.py --keep         leaves everything running afterwards, until Enter: as usual on a terminal
     demo/energy.py --quick        shorter passes: does it work, not how well
 
 The same evening three times: without a cap; with the cap divided equally among the trainings for good (static), as
@@ -52,7 +52,8 @@ except ModuleNotFoundError as missing:
 def parse_args():
     p = argparse.ArgumentParser(description="An organization lowers a laboratory's power at 18:00.")
     p.add_argument("--quick", action="store_true", help="short passes, to try it out")
-    p.add_argument("--keep", action="store_true", help="stay until Enter is pressed, with the page open")
+    p.add_argument("--keep", action=argparse.BooleanOptionalAction, default=sys.stdin.isatty() and sys.stdout.isatty(),
+                   help="stay until Enter is pressed, with the page open (default on a terminal)")
     p.add_argument("--no-page", action="store_true", help="no pictures of the page")
     p.add_argument("--out", type=lambda p: pathlib.Path(p).resolve(), default=OUT, help="where the results go (default demo/out)")
     return p.parse_args()

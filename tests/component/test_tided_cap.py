@@ -155,18 +155,19 @@ def test_ps_top_events_and_the_power_show_the_cap(modelled):
     assert modelled.api("GET", "/v1/power")[1]["cap"]["uw"] is None
 
 
+@pytest.mark.parametrize("source", ["person", "lease"])
 @pytest.mark.parametrize("where", ["cap-stored", "cap-placed"])
-def test_an_accepted_cap_outlives_a_kill(place, where):
+def test_an_accepted_cap_outlives_a_kill(place, where, source):
     tided = place.daemon("--cpus", f"0-{CORES - 1}", "--config", conf(place, "power=none", MODEL))
     tided.env = {"TIDE_FAILPOINT": f"{where}:1"}
     tided.start()
     with pytest.raises((OSError, Exception)):
-        put(tided, uw=MIDDLE)
+        put(tided, uw=MIDDLE) if source == "person" else lease(tided, uw=MIDDLE, kind="breaker", floor=60_000_000, ttl=300_000)
     assert tided.process.wait(30) == -signal.SIGKILL
     tided.env = {}
     tided.start()
     found = cap(tided)
-    assert found["uw"] == MIDDLE and found["source"] == "person"
+    assert found["uw"] == MIDDLE and found["source"] == source
     jobs(tided)
     capped(tided)
 

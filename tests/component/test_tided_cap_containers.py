@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A power cap's quota reaches the containers of a real Docker Engine, and goes with the cap or the daemon."""
+import re
 import signal
 import threading
 
@@ -57,6 +58,17 @@ def held(tided, *containers):
     most = tided.api("GET", "/v1/power/cap")[1]["most_mcpu"]
     quotas = [quota(box) for box in containers]
     return None not in quotas and sum(quotas) <= max(most, LEAST_MCPU * len(quotas)) + 2 and quotas
+
+
+def test_containers_watts_have_keplers_names(tided, boxes):  # noqa: F811
+    spinner = boxes("spinner", agent=False, labels={"io.threadtide": "true"}, command=SPIN)
+    joined(tided, spinner)
+
+    def told(metric):
+        line = re.search(f'^{metric}{{container_id="{spinner.id}",container_name="spinner",zone="machine"}} (.*)$', tided.metrics(), re.M)
+        return line and float(line[1])
+    eventually(lambda: told("kepler_container_cpu_watts"))
+    eventually(lambda: told("kepler_container_cpu_joules_total"))
 
 
 def test_a_cap_holds_containers_by_a_quota_and_gives_their_own_back(tided, boxes):  # noqa: F811

@@ -18,7 +18,7 @@ from workers import CPU_GROUP, CPUS, GONE, Container, Worker, affinity, groups, 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 POINTS = re.findall(r'\[FAILPOINT_\w+\] = "([a-z-]+)"', (ROOT / "src/base/failpoint.c").read_text())
-# Those of the hub and units: test_hub_leases.py, test_hub_kills.py, test_unit_faults.py.
+# Those of the hub and units: test_hub_leases.py, test_hub_kills.py, test_unit_parent.py, test_unit_switches.py.
 POINTS = [p for p in POINTS if not p.startswith(("lease", "policy-", "unit-", "energy-"))]
 CONTAINERS = [p for p in POINTS if p.startswith(("container-", "update-", "engine-", "pause-",
                                                  "unpause-"))]
