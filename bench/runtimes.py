@@ -45,6 +45,7 @@ FOUR = {"cnn": {"one thread each": 0.97, "waiting alone": 1.05, "uncontrolled": 
         "mlp": {"one thread each": 0.97, "waiting alone": 1.25, "uncontrolled": 1},
         "transformer": {"one thread each": 0.97, "waiting alone": 1.25, "uncontrolled": 1}}
 STAGGERED = dict.fromkeys(FOUR, {"mean": 1.0, "last": 1.2})
+STEPS = {"cnn": 600, "mlp": 9000, "transformer": 1200}  # of each, some twenty seconds of a core: arrivals overlap
 MIX = ("tensorflow", "transformer", "xgboost", "forest")
 MIX_GOALS = {"uncontrolled": 1.5, "weights only": 1.2}
 TENSORFLOW_GOAL = 1.3
@@ -157,12 +158,12 @@ def turnarounds(start, args):
 
 def staggered(work, args):
     """Pairs of whole runs, A B B A: a job that comes last has the machine alone in the end, and can grow."""
-    raw, steps = [], ["--steps", str(args.steps)]
+    raw, count = [], args.steps or STEPS[work]
     for n in range(args.rounds):
         took = {}
         for side in ("stock", "tide") if n % 2 == 0 else ("tide", "stock"):
             with Bench(args.env) as bench:
-                bench.length = steps
+                bench.length = ["--steps", str(count)]
                 took[side] = turnarounds(lambda i: bench.plain(work, f"a{i}", env={"OMP_NUM_THREADS": "1"}) if side == "stock"
                                          else bench.ours(work, f"b{i}"), args)
         raw.append(took)
@@ -170,7 +171,7 @@ def staggered(work, args):
         of = (lambda took: sum(took) / 4) if what == "mean" else (lambda took: took[-1])
         ratios = [of(took["stock"]) / of(took["tide"]) for took in raw]
         yield {"case": "staggered", "model": f"{work}, turnaround of the {'last' if what == 'last' else 'four'}", "apart_s": args.apart,
-               "steps": args.steps, "turnarounds": raw, "ratios": ratios, **harness.ratio_stats(ratios)}, goal
+               "steps": count, "turnarounds": raw, "ratios": ratios, **harness.ratio_stats(ratios)}, goal
 
 
 def mix(works, args):
@@ -215,7 +216,7 @@ def main():
     p.add_argument("--pairs", type=int, default=20)
     p.add_argument("--slice", type=float, default=3, metavar="SECONDS")
     p.add_argument("--rounds", type=int, default=6, help="staggered: whole runs of each side")
-    p.add_argument("--steps", type=int, default=300, help="staggered: of each program")
+    p.add_argument("--steps", type=int, help="staggered: of each program (usual: some twenty seconds of a core)")
     p.add_argument("--apart", type=float, default=5, metavar="SECONDS", help="staggered: between two arrivals")
     p.add_argument("--warm", type=int, default=8, metavar="STEPS")
     p.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the programs of ours")

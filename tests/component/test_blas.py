@@ -233,7 +233,7 @@ def test_a_call_of_mkl_gets_one_number_however_often_it_asks(program, fake_mkl):
     started, orders = program(fake_mkl()), random.Random(61)
     started.becomes(malleable=True, max=OWN, version="2026.4")
     started.tell("say('numbers', *in_threads(2, lambda: [answered()]))")
-    for _ in range(100):
+    for _ in range(300):
         started.set(orders.randint(1, OWN), deadline_ms=20)
     started.tell("pass")
     numbers = started.expect("numbers", guard=LONG_S)[1:]

@@ -124,7 +124,7 @@ def test_random_targets_leave_each_result_as_one_of_a_fixed_number(program):
     """A call keeps the number with which it began, so no result is of two numbers."""
     fixed, started, orders = stocks(*range(1, 9)), program(), random.Random(55)
     assert len(fixed) > 2, "the sum does not show the number of threads"
-    products, changes = (400, 300) if SOAK else (120, 100)
+    products, changes = (6000, 5000) if SOAK else (400, 300)
     started.tell(f"say('products', *in_threads(2, {products}))")
     for _ in range(changes):
         started.set(orders.randint(1, 8), deadline_ms=20)

@@ -253,7 +253,7 @@ def test_a_training_whose_target_never_moves_is_bitwise_stocks(torch_program):
 
 
 def test_random_targets_leave_the_loss_in_the_range_of_fixed_numbers(torch_program):
-    steps = 300 if SOAK else 100
+    steps = 5000 if SOAK else 300
     losses = [float.fromhex(plain("training", str(steps), str(n))[0]) for n in ((1, 2, 3, 8) if SOAK else (1, 2, 3))]
     program = torch_program()
     program.shown()

@@ -62,6 +62,8 @@ def test_with_a_model_a_job_has_its_share(world, place):  # noqa: F811
         tide = place.program.parent / "tide"
         listed = subprocess.run([tide, "ps", "--power"], env=env, capture_output=True, text=True, check=True).stdout
         assert " W " in next(line for line in listed.splitlines() if line.startswith(job + " ")), listed
+        screen = subprocess.run([tide, "top"], env=env, capture_output=True, text=True, check=True).stdout
+        assert re.search(r"^ID .* POWER +ENERGY ", screen, re.M) and re.search(rf"^{job} .* W .* (J|Wh) ", screen, re.M), screen
         told = subprocess.run([tide, "energy", "--by", "part"], env=env, capture_output=True, text=True).stdout
         assert [line.split()[0] for line in told.splitlines()][:3] == ["PART", "machine", "jobs"], told
         assert f'tide_job_energy_joules_total{{job="{job}"' in (text := tided.metrics())
