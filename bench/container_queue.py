@@ -50,7 +50,7 @@ ALONE_STEPS = {"mlp": 160, "cnn": 50, "lstm": 120, "attention": 60}
 POLICY = "response"
 POLL_S = 0.02
 GUARD_S = 600
-GOALS = {"none": (1.2, 1.5), "strict": (1.3, 3.0)}
+GOALS = {"none": (1.2, 1.5), "strict": (1.5, 3.0)}
 
 
 @dataclasses.dataclass
