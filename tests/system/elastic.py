@@ -4,6 +4,7 @@
 import json
 import pathlib
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -78,8 +79,19 @@ class Chief:
             try:
                 return self._queue(kind).get(timeout=0.1)
             except queue.Empty:
-                assert time.monotonic() < end and self.process.poll() is None, (
-                    f"no {kind}; the chief's last words:\n{self.words()[-4000:]}")
+                if time.monotonic() < end and self.process.poll() is None:
+                    continue
+                self.show_threads()
+                raise AssertionError(f"no {kind}; the chief's last words:\n{self.words()[-20000:]}") from None
+
+    def show_threads(self):
+        """Where the threads of the chief and of all nodes are, for whoever looks for the cause of a hang: Python's in
+        the chief's log, the others' in a file beside it."""
+        self.process.send_signal(signal.SIGUSR2)
+        with open(f"{self._log.name}.threads", "wb") as out:
+            for pid in pathlib.Path(f"/proc/self/task/{threading.main_thread().native_id}/children").read_text().split():
+                subprocess.run(["gdb", "-p", pid, "-batch", "-ex", "thread apply all backtrace"], stdout=out, stderr=out,
+                               stdin=subprocess.DEVNULL, timeout=GUARD_S, check=False)
 
     def words(self):
         self._log.flush()

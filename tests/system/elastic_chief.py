@@ -9,10 +9,12 @@ applied, which a variable of its own counts: its gradient is the same for every 
 done twice, or not at all, shows.
 """
 
+import faulthandler
 import hashlib
 import json
 import os
 import pathlib
+import signal
 import sys
 import threading
 import time
@@ -25,7 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 import threadtide.tensorflow as tide
-from threadtide.tensorflow import dispatch, private
+from threadtide.tensorflow import dispatch, private, steps
 
 EXAMPLES, BATCH, WORDS, LENGTH, CLASSES = 256, 32, 4096, 6, 5
 
@@ -77,8 +79,34 @@ def lose_answers(count):
     dispatch.AGAIN_S = dispatch.OVERDUE_S = 1.0
 
 
+def lose_some_answers(kind, after, count):
+    """@count calls behind the first @after ones are done and never answered, though nothing changes: micro-batches of
+    worker 0, or applications."""
+    where, name = (dispatch.Dispatcher, "done") if kind == "micro" else (steps.SyncStep, "apply")
+    original, calls, lock = getattr(where, name), 0, threading.Lock()
+
+    def losing(self, *args):
+        nonlocal calls
+        if kind == "micro" and args[1].node.index != 0:
+            return original(self, *args)
+        with lock:
+            calls += 1
+            lost = after < calls <= after + count
+        if kind == "micro" and lost:
+            threading.Event().wait()
+        answer = original(self, *args)
+        if lost:
+            threading.Event().wait()
+        return answer
+
+    setattr(where, name, losing)
+    dispatch.FIRST_S, dispatch.OVERDUE_S = 5.0, 1.0
+
+
 class Training:
     def __init__(self, options):
+        if options.get("lose"):
+            lose_some_answers(*options["lose"])
         if options.get("lose_answers"):
             lose_answers(options["lose_answers"])
         self.strategy = tide.ElasticParameterServerStrategy(
@@ -173,6 +201,7 @@ class Training:
 
 
 def main():
+    faulthandler.register(signal.SIGUSR2)
     training = Training(json.loads(sys.argv[1]))
     say(ready=True)
     orders, arrived = [], threading.Condition()

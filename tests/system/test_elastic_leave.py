@@ -2,6 +2,7 @@
 """Nodes that are given back leave nothing behind, whenever they are asked to go."""
 
 import contextlib
+import re
 import socket
 
 import pytest
@@ -69,3 +70,32 @@ def test_a_call_that_is_never_answered_is_made_again(tmp_path, count):
         words = chief.words()
         assert "worker 0 has not answered a call since the cluster changed" in words
         assert ("worker 0 is lost: it does not answer its call" in words) == (count == 2)
+
+
+@pytest.mark.parametrize("after", (0, 16))
+def test_a_micro_batch_that_is_never_answered_is_done_again(tmp_path, after):
+    """Though nothing in the cluster changes, the first one and a later one."""
+    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["micro", after, 1]) as chief:
+        assert chief.run(16) == 16
+        assert chief.end()["seen"] == [2.0] * 256
+        words = chief.words()
+        assert re.search(r"worker 0 has not answered a call for \d+ s: it is made again", words), words
+        assert "is lost" not in words
+
+
+def test_a_worker_that_answers_neither_of_two_calls_is_given_up(tmp_path):
+    with cluster(PYTHON, workers=2) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["micro", 8, 2]) as chief:
+        assert chief.run(16) == 16
+        assert chief.end()["seen"] == [2.0] * 256
+        assert "worker 0 is lost: it does not answer its call" in chief.words()
+
+
+@pytest.mark.parametrize("after", (0, 4))
+def test_an_application_that_is_never_answered_goes_back_to_the_checkpoint(tmp_path, after):
+    """It was done, which nobody can know: all variables are built anew, and no example counts twice."""
+    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["apply", after, 1]) as chief:
+        assert chief.run(16) == 16
+        assert chief.end()["seen"] == [2.0] * 256
+        words = chief.words()
+        assert f"the parameter servers have not applied step {after + 1} for " in words
+        assert "restarted after step 0" in words

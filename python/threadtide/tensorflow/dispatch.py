@@ -8,7 +8,9 @@ worker may or may not have done it.
 Now and then TensorFlow never answers a call that it was at while its cluster changed, though both
 ends live: a tensor that was on its way to the worker then ("Unexpected context_view_id" in its log)
 never counts as arrived. The call's task is done again, and its worker, with which nothing is wrong,
-gets another thread; only if that gets no answer either the worker counts as lost.
+gets another thread; only if that gets no answer either the worker counts as lost. Once in thousands of
+trainings the first calls get no answer without any change, and nobody knows why: calls that may be done
+twice without harm are therefore made again also when they take much longer than usual.
 """
 
 import collections
@@ -29,6 +31,7 @@ AGAIN_S, AGAIN_TIMES = 3.0, 10
 OVERDUE_S, OVERDUE_TIMES = 30.0, 20
 PREPARED_S = 60.0  # after a change of the cluster that met a worker as it prepared: it works without
 FIRST_S = 60.0  # as AGAIN_S, as long as no such call has ended: the first one prepares its function
+FIRST_TIMES = 10  # times FIRST_S: as OVERDUE_S, as long as no such call has ended
 
 TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
              tf.errors.DeadlineExceededError)
@@ -42,12 +45,18 @@ class Usual:
         self.seconds = max(seconds, 0.9 * self.seconds)
 
 
+def unusual(seconds):
+    """Seconds after which a call that usually takes @seconds will not be answered any more."""
+    return OVERDUE_S + OVERDUE_TIMES * seconds
+
+
 class Task:
     """A call: run(device, executor) on whichever worker is free. One that is not @needed, a measurement, is not done
-    again when it fails, and its failure says nothing about its worker: it may name a server that has left."""
+    again when it fails, and its failure says nothing about its worker: it may name a server that has left. One that
+    is @repeatable leaves the same when it is done twice, also at the same time."""
 
-    def __init__(self, run, usual, needed=True):
-        self.run, self.usual, self.needed = run, usual, needed
+    def __init__(self, run, usual, needed=True, repeatable=False):
+        self.run, self.usual, self.needed, self.repeatable = run, usual, needed, repeatable
         self.begun = 0.0
         self.result, self.error = None, None
         self.finished = False
@@ -104,13 +113,16 @@ class Dispatcher:
         nodes = []
         with self.changed:
             for task, worker in list(self._running.items()):
-                usual = task.usual.seconds
-                if worker.doubted:  # a first call costs no worker: nobody knows how long it takes
-                    if usual and now - task.begun > OVERDUE_S + OVERDUE_TIMES * usual:
+                usual, waited = task.usual.seconds, now - task.begun
+                if worker.doubted:  # else a first call costs no worker: nobody knows how long it takes
+                    if usual and waited > unusual(usual) or task.repeatable and not usual and waited > FIRST_TIMES * FIRST_S:
                         nodes.append(worker.node)
                 elif task.begun < updated and now - updated > (AGAIN_S + AGAIN_TIMES * usual if usual else FIRST_S):
                     self._back(task)
                     worker.replace("has not answered a call since the cluster changed: it is made again", True)
+                elif task.repeatable and waited > (unusual(usual) if usual else FIRST_S):
+                    self._back(task)
+                    worker.replace(f"has not answered a call for {waited:.0f} s: it is made again", True)
             for worker, begun in list(self._preparing.items()):
                 if begun < updated and now - updated > PREPARED_S:
                     del self._preparing[worker]

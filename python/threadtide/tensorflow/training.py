@@ -564,7 +564,7 @@ class ElasticCoordinator:
             traced = steps.SyncStep(self._strategy, call.arguments)
         else:
             traced = steps.PlainCall(call.arguments)
-        traced.usual = dispatch.Usual()
+        traced.usual, traced.applies = dispatch.Usual(), dispatch.Usual()
         self._traced[key] = traced
         if len(self._traced) > TRACES:
             self._traced.popitem(last=False)
@@ -631,7 +631,8 @@ class ElasticCoordinator:
         parts, weights = traced.parts(call.epochs.indices(call.number))
         while True:
             handles = traced.handles
-            tasks = [dispatch.Task(self._micro(traced, call, slot, examples, handles[slot]), traced.usual)
+            tasks = [dispatch.Task(self._micro(traced, call, slot, examples, handles[slot]), traced.usual,
+                                   repeatable=True)
                      for slot, examples in parts]
             self._dispatcher.submit(tasks)
             probe = self._probe(traced)
@@ -679,7 +680,8 @@ class ElasticCoordinator:
         return task
 
     def _apply(self, traced, weights):
-        """One call, by a thread of its own: a server that hangs must not hold up this one."""
+        """One call, by a thread of its own: a server that hangs must not hold up this one. When no answer comes, the
+        variables are in doubt."""
         device = f"/job:ps/replica:0/task:{self._servers[0]}/device:CPU:0"
         outcome = []
 
@@ -692,13 +694,19 @@ class ElasticCoordinator:
                 self._dispatcher.changed.notify_all()
 
         threading.Thread(target=run, name="tide-apply", daemon=True).start()
+        begin, usual = time.monotonic(), traced.applies.seconds
+        patience_s = (dispatch.unusual(usual) if usual else 2 * dispatch.FIRST_S) * 2 ** self._doubts
         with self._dispatcher.changed:
             while not outcome:
                 if self._server_lost():
                     raise _Again
+                if time.monotonic() - begin > patience_s:
+                    log(f"the parameter servers have not applied step {self.step + 1} for {patience_s:.0f} s")
+                    raise tf.errors.DeadlineExceededError(None, None, "the parameter servers do not answer")
                 self._dispatcher.changed.wait(1.0)
         if isinstance(outcome[0], Exception):
             raise outcome[0]
+        traced.applies.add(time.monotonic() - begin)
         return outcome[0]
 
     # Async mode, and functions that are no steps.
