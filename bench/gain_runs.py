@@ -233,25 +233,66 @@ def one_run(side, mix, jobs, known, cpus):
 
 # ---- all of it ----
 
+def judged(pairs, measure, goal=None, least=None):
+    """How many times better @measure of the second is than that of the first of each of @pairs, and whether that meets
+    @goal: in the middle, and in the whole interval not below @least (usual: the goal)."""
+    middle, low, high = harness.log_interval([a[measure] / b[measure] for a, b in pairs])
+    found = {measure: round(middle, 3)}
+    if len(pairs) > 1:
+        found[f"{measure} 95 %"] = f"{low:.2f} … {high:.2f}"
+    if goal:
+        met = len(pairs) > 1 and middle >= goal and low >= (least or goal)
+        missed = middle < goal if len(pairs) < 2 else high < goal
+        found[f"{measure} goal"] = f">= {goal}: " + ("met" if met else "missed" if missed else "not shown")
+    return found
+
+
+def rounds_of(runs, mix, cores):
+    """{number: {side: run}}"""
+    return {of["round"]: {r["side"]: r for r in of["runs"]} for of in runs if (of["mix"], of["cores"]) == (mix, cores)}
+
+
 def row(mix, cores, side, runs):
-    """How many times better than no control, over the rounds that have both; None if there is none."""
-    rounds = [{r["side"]: r for r in of["runs"]} for of in runs if (of["mix"], of["cores"]) == (mix, cores)]
-    pairs = [(of["none"], of[side]) for of in rounds if {"none", side} <= of.keys()]
+    """@side against no control, over the rounds that have both; None if there is none. Goals are for those of ours."""
+    pairs = [(of["none"], of[side]) for of in rounds_of(runs, mix, cores).values() if {"none", side} <= of.keys()]
     if not pairs:
         return None
-    found = {"model": f"{mix}, {cores} cores: {side} / none", "mix": mix, "rounds": len(pairs)}
+    goals = () if side.endswith("-oracle") else (1.0, 0.97)
+    return {"model": f"{mix}, {cores} cores: {side} / none", "mix": mix, "rounds": len(pairs),
+            **judged(pairs, "makespan", *goals), **judged(pairs, "turnaround", *goals[:1]),
+            "worst slowdown": round(max(b["slowdown"] for _, b in pairs), 2),
+            "of none": round(max(a["slowdown"] for a, _ in pairs), 2)}
+
+
+def beside_oracle(mix, cores, side, runs):
+    """@side against the best fixed numbers and order, each measure against that measure's own; None if there is none."""
+    found = {}
     for measure in ("makespan", "turnaround"):
-        middle, low, high = harness.log_interval([a[measure] / b[measure] for a, b in pairs])
-        found[measure] = round(middle, 3)
-        if len(pairs) > 1:
-            found.update({f"{measure}_low": round(low, 3), f"{measure}_high": round(high, 3)})
-    return {**found, "worst_slowdown_none": round(max(a["slowdown"] for a, _ in pairs), 2),
-            "worst_slowdown": round(max(b["slowdown"] for _, b in pairs), 2)}
+        oracle = f"{measure}-oracle"
+        pairs = [(of[oracle], of[side]) for of in rounds_of(runs, mix, cores).values() if {oracle, side} <= of.keys()]
+        if pairs:
+            found |= {"rounds": len(pairs), **judged(pairs, measure, 0.95)}
+    return {"model": f"{mix}, {cores} cores: {side} / oracle", "mix": mix, **found} if found else None
+
+
+def backlog(cores, side, runs):
+    """Means over the mixes under backlog, in the rounds in which all have both sides; None if there is none."""
+    of = [rounds_of(runs, mix, cores) for mix in mixes.BACKLOG]
+    whole = [number for number in set.intersection(*map(set, of)) if all({"none", side} <= rounds[number].keys() for rounds in of)]
+    pairs = []
+    for number in sorted(whole):
+        better = {m: statistics.geometric_mean([r[number]["none"][m] / r[number][side][m] for r in of])
+                  for m in ("makespan", "turnaround")}
+        pairs.append((better, dict.fromkeys(better, 1.0)))
+    return {"model": f"mean of those under backlog, {cores} cores: {side} / none", "mix": "backlog, all", "rounds": len(pairs),
+            **judged(pairs, "makespan", 1.15), **judged(pairs, "turnaround", 1.5)} if pairs else None
 
 
 def rows(runs):
     asked = dict.fromkeys((of["mix"], of["cores"], r["side"]) for of in runs for r in of["runs"] if r["side"] != "none")
-    return [found for mix, cores, side in asked if (found := row(mix, cores, side, runs))]
+    ours = [of for of in asked if not of[2].endswith("-oracle")]
+    return list(filter(None, [*(row(*of, runs) for of in asked), *(beside_oracle(*of, runs) for of in ours),
+                              *(backlog(cores, side, runs) for cores, side in dict.fromkeys(of[1:] for of in ours))]))
 
 
 def main():

@@ -11,6 +11,7 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "bench"))
 
 import gain_mixes as mixes
+import gain_runs
 from gain_mixes import Curves, Job, Schedule
 
 LINEAR = Curves({p: {n: rate * n for n in (1, 2, 4)} for p, rate in mixes.STEPS_PER_S.items()})
@@ -66,3 +67,38 @@ def test_the_oracle_is_the_best_there_is():
             for _ in range(200):
                 other = Schedule(tuple(rng.randint(1, cores) for _ in jobs), tuple(rng.sample(range(n), n)), rng.random() < 0.5)
                 assert best <= mixes.outcome(jobs, other, curves, cores)[measure] + 1e-6
+
+
+def of_round(mix, number, **sides):
+    """A round whose sides have (makespan, turnaround)."""
+    return {"mix": mix, "cores": 2, "round": number,
+            "runs": [{"side": side.replace("_", "-"), "makespan": m, "turnaround": t, "slowdown": t / 10} for side, (m, t) in sides.items()]}
+
+
+def test_rows_say_what_is_met():
+    runs = [of_round("torch", n, none=(100, 90 + n), equal=(80, 60), makespan_oracle=(78, 70), turnaround_oracle=(90, 45))
+            for n in (1, 2, 3)]
+    found = {row["model"]: row for row in gain_runs.rows(runs)}
+    assert set(found) == {f"torch, 2 cores: {what}" for what in ("equal / none", "makespan-oracle / none", "turnaround-oracle / none",
+                                                                 "equal / oracle")}
+    ours, oracle = found["torch, 2 cores: equal / none"], found["torch, 2 cores: equal / oracle"]
+    assert ours["makespan"] == 1.25 and ours["makespan goal"] == ">= 1.0: met" and ours["rounds"] == 3
+    assert (ours["worst slowdown"], ours["of none"]) == (6.0, 9.3)
+    assert oracle["makespan"] == 0.975 and oracle["makespan goal"] == ">= 0.95: met"
+    assert oracle["turnaround"] == 0.75 and oracle["turnaround goal"] == ">= 0.95: missed"
+    assert "makespan goal" not in found["torch, 2 cores: makespan-oracle / none"]
+
+
+@pytest.mark.parametrize("ratios, verdict", [((1.01, 1.02, 1.03), "met"), ((0.99, 1.0, 1.015), "met"), ((0.8, 1.0, 1.4), "not shown"),
+                                             ((0.9, 0.91, 0.9), "missed"), ((1.2,), "not shown"), ((0.8,), "missed")])
+def test_a_mix_may_be_a_little_worse_within_its_interval_alone(ratios, verdict):
+    runs = [of_round("light", n, none=(ratio, ratio), equal=(1, 1)) for n, ratio in enumerate(ratios)]
+    assert gain_runs.rows(runs)[0]["makespan goal"] == f">= 1.0: {verdict}"
+
+
+def test_the_mean_under_backlog_is_of_rounds_that_all_these_mixes_have():
+    runs = [of_round(mix, n, none=(130, 200), equal=(100, 100)) for mix in mixes.BACKLOG for n in (1, 2)]
+    assert gain_runs.rows(runs)[-1]["makespan goal"] == ">= 1.15: met"
+    assert gain_runs.rows(runs)[-1]["turnaround"] == 2.0 and gain_runs.rows(runs)[-1]["rounds"] == 2
+    assert gain_runs.rows([of for of in runs if (of["mix"], of["round"]) != ("torch", 2)])[-1]["rounds"] == 1
+    assert not any("backlog" in row["model"] for row in gain_runs.rows([of for of in runs if of["mix"] != "torch"]))
