@@ -229,18 +229,19 @@ def test_a_main_thread_in_a_lock_keeps_nobody_waiting(torch_program):
     program.expect("awake", 2)
 
 
-def test_the_bits_are_stocks_with_the_same_number(torch_program):
+@pytest.mark.parametrize("work", ["training", "convolutions"])
+def test_the_bits_are_stocks_with_the_same_number(torch_program, work):
     program = torch_program()
     program.shown()
     own = program.ask("own")
     steps, more = ("40", "5") if SOAK else ("15", "3")  # threads that spin on a core each make it long
-    stock = {n: plain("training", steps, *n) for n in ((), ("1",), (more,))}
-    assert stock["1",] != stock[more,], "the training does not show the number"
+    stock = {n: plain(work, steps, *n) for n in ((), ("1",), (more,))}
+    assert stock["1",] != stock[more,] or work != "training", "the training does not show the number"
     for n in ("1", more):
         program.follows(int(n))
-        assert program.ask(f"*training({steps})") == stock[n,]
+        assert program.ask(f"*{work}({steps})") == stock[n,]
     program.follows(int(own))
-    assert program.ask(f"*training({steps})") == stock[()]
+    assert program.ask(f"*{work}({steps})") == stock[()]
 
 
 def test_a_training_whose_target_never_moves_is_bitwise_stocks(torch_program):
@@ -267,6 +268,22 @@ def test_random_targets_leave_the_loss_in_the_range_of_fixed_numbers(torch_progr
     loss = float.fromhex(program.ask("loss.item().hex()"))
     assert min(losses) * 0.98 <= loss <= max(losses) * 1.02
     program.end()
+
+
+def test_four_at_once_share_the_cores_and_grow_when_two_have_ended(torch_program):
+    losses = [float.fromhex(plain("training", "60", n)[0]) for n in "1248"]
+    four = [torch_program() for _ in range(4)]
+    for program in four:
+        program.becomes(target=2, active=2)
+    for program in four:
+        program.tell("say('loss', training(60)[0])")
+    for program in four:
+        assert min(losses) * 0.98 <= float.fromhex(program.expect("loss", guard=LONG_S)[1]) <= max(losses) * 1.02
+    for program in four[:2]:
+        program.end()
+    for program in four[2:]:
+        program.becomes(target=4, active=4)
+        program.end()
 
 
 def test_backward_passes_are_its_units_of_work(torch_program):
