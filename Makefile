@@ -143,6 +143,7 @@ bench-runtimes: all
 	@scripts/setup.sh tf221 torch
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/demo_rounds.py
 	@TIDE_BUILD_DIR=$(BUILD) TIDE_BENCH_PYTHON=$(PYTHON_TF) $(PYTHON_TF) bench/runtimes.py
+	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) bench/openmp.py
 
 reproduction: all
 	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 bench/reproduction.py

@@ -6,10 +6,14 @@ The benchmark is the agent's daemon itself (tests/system/peer.py), so that every
 its time stamps can be read. lag: per surplus worker from the later of "command sent" and "end of the
 closure that it held" to parked, the worst worker counts; after a grow from "command sent" to the last
 worker awake. absolute: from "command sent" to the last worker in place.
+
+runtimes.py --part latency measures other runtimes so: absolute alone, which has in it what was waited for, a safe point
+and the call that ran.
 """
 
 import argparse
 import json
+import os
 import pathlib
 import random
 import statistics
@@ -22,10 +26,20 @@ sys.path.insert(0, str(harness.ROOT / "tests" / "system"))
 import peer  # noqa: E402  (the path comes first)
 
 AGENT = str(harness.BUILD / "libtide-agent.so")
+TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
+WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}  # as `tide run` sets them
+
+
+def command_of(model):
+    """A training of TensorFlow; or, after `work:`, a work of another runtime."""
+    if model.startswith("work:"):
+        return [TORCH, str(harness.ROOT / "bench" / "runtime_work.py"), "--work", model[5:], "--seconds", harness.FOREVER]
+    return [harness.PYTHON, harness.MODELS, "--model", model, "--seconds", harness.FOREVER]
 
 
 def start(bench, model, name, **env):
-    command = [harness.PYTHON, harness.MODELS, "--model", model, "--seconds", harness.FOREVER]
+    command = command_of(model)
+    env = {**(WAITS if model.startswith("work:") else {}), **env}
     job = harness.Job(command, {**bench.env, "LD_PRELOAD": AGENT, **env}, bench.folder, name)
     bench.jobs.append(job)
     return job
@@ -38,7 +52,10 @@ def measure(model, size, low, load, resizes, seed):
         for each in [*others, job]:
             each.wait_steps(10)
         agent = daemon.wait_agent(job.pid)
-        agent.wait_backend()
+        if model.startswith("work:"):
+            peer.wait_until(lambda: any(b.max_intra > 1 for b in agent.of(peer.Backend)), "a runtime of which more than one thread follows")
+        else:
+            agent.wait_backend()
         pause = random.Random(seed)
         acks = {"shrink": [], "grow": []}
         for _ in range(resizes):
@@ -54,6 +71,11 @@ def row(model, size, low, load, direction, acks):
         return [round(harness.quantile(values, q), 3) for q in (0.5, 0.99, 1.0)]
     lag = ms([a.lag_ns for a in acks])
     absolute = ms([a.placed_ns - a.sent_ns for a in acks])
+    if model.startswith("work:"):
+        result = {"model": model[5:], "command": f"{direction} {low} of {size}", "other jobs": load, "n": len(acks),
+                  "absolute p50": absolute[0], "p99": absolute[1], "max": absolute[2]}
+        print("  ".join(f"{k} {v}" for k, v in result.items()), flush=True)
+        return result
     command = f"{low} of {size}" if direction == "shrink" else f"{low} to {size}"
     result = {"model": model, "command": f"{direction} {command}", "other jobs": load, "n": len(acks),
               "lag p50": lag[0], "lag p99": lag[1], "lag max": lag[2],

@@ -10,6 +10,7 @@
     runtimes.py --part staggered    the same four, each with a fixed number of steps, arrivals apart: turnarounds of stock with one
                                     thread each / `tide run`
     runtimes.py --part mix          TensorFlow, PyTorch, XGBoost and a forest at once: `tide run` / uncontrolled, / weights only
+    runtimes.py --part latency      100 shrinks and grows each: from the command until all threads are in place, in ms
     runtimes.py --part all
 
 Both sides run in turn (harness.py). A part's works are those that its rows name; one whose package is missing is left out
@@ -27,6 +28,7 @@ import sys
 import time
 
 import harness
+import latency
 
 HERE = pathlib.Path(__file__).resolve().parent
 # The environment with PyTorch; without it the works that .venv-runtimes has: forest, histgb, kmeans, gemm, mkl, blis, ort.
@@ -46,6 +48,7 @@ FOUR = {"cnn": {"one thread each": 0.97, "waiting alone": 1.05, "uncontrolled": 
         "transformer": {"one thread each": 0.97, "waiting alone": 1.25, "uncontrolled": 1}}
 STAGGERED = dict.fromkeys(FOUR, {"mean": 1.0, "last": 1.2})
 STEPS = {"cnn": 600, "mlp": 9000, "transformer": 1200}  # of each, some twenty seconds of a core: arrivals overlap
+LATENCY = ("cnn", "transformer", "xgboost", "gemm", "ort", "llama")
 MIX = ("tensorflow", "transformer", "xgboost", "forest")
 MIX_GOALS = {"uncontrolled": 1.5, "weights only": 1.2}
 TENSORFLOW_GOAL = 1.3
@@ -209,7 +212,7 @@ def here(works):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"idle": (idle, IDLE), "held": (held, HELD), "started": (started, STARTED), "four": (four, FOUR),
+    parts = {"latency": (None, LATENCY), "idle": (idle, IDLE), "held": (held, HELD), "started": (started, STARTED), "four": (four, FOUR),
              "staggered": (staggered, STAGGERED), "mix": (mix, MIX)}
     p.add_argument("--part", choices=[*parts, "all"], default="all")
     p.add_argument("--works", help="a list; usual: all of the part")
@@ -228,6 +231,11 @@ def main():
         measure, usual = parts[part]
         works = here([w for w in (args.works.split(",") if args.works else usual) if w in usual])
         rows = []
+        if part == "latency":
+            for work in works:
+                rows += latency.measure(f"work:{work}", BUILT, 1, 0, 100, seed=7)
+                harness.save("runtimes-latency", rows)
+            continue
         for what in ([works] if part == "mix" else works):
             for row, goal in measure(what, args):
                 harness.show_ratio(f"{part} {row['model']}", row, goal)
