@@ -83,6 +83,13 @@ def test_a_micro_batch_that_is_never_answered_is_done_again(tmp_path, after):
         assert "is lost" not in words
 
 
+def test_an_answer_that_comes_late_counts(tmp_path):
+    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["late", 0, 1]) as chief:
+        assert chief.run(16) == 16
+        assert chief.end()["seen"] == [2.0] * 256
+        assert "it is made again" in chief.words() and "is lost" not in chief.words()
+
+
 def test_a_worker_that_answers_neither_of_two_calls_is_given_up(tmp_path):
     with cluster(PYTHON, workers=2) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["micro", 8, 2]) as chief:
         assert chief.run(16) == 16

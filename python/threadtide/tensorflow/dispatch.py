@@ -31,7 +31,7 @@ AGAIN_S, AGAIN_TIMES = 3.0, 10
 OVERDUE_S, OVERDUE_TIMES = 30.0, 20
 PREPARED_S = 60.0  # after a change of the cluster that met a worker as it prepared: it works without
 FIRST_S = 60.0  # as AGAIN_S, as long as no such call has ended: the first one prepares its function
-FIRST_TIMES = 10  # times FIRST_S: as OVERDUE_S, as long as no such call has ended
+FIRST_TIMES = 30  # times FIRST_S: as OVERDUE_S, as long as no such call has ended
 
 TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
              tf.errors.DeadlineExceededError)
@@ -53,7 +53,7 @@ def unusual(seconds):
 class Task:
     """A call: run(device, executor) on whichever worker is free. One that is not @needed, a measurement, is not done
     again when it fails, and its failure says nothing about its worker: it may name a server that has left. One that
-    is @repeatable leaves the same when it is done twice, also at the same time."""
+    is @repeatable leaves the same when it is done twice, also at the same time: its first answer counts."""
 
     def __init__(self, run, usual, needed=True, repeatable=False):
         self.run, self.usual, self.needed, self.repeatable = run, usual, needed, repeatable
@@ -157,9 +157,12 @@ class Dispatcher:
 
     def done(self, task, worker, result, seconds):
         with self.changed:
-            if self._running.get(task) is worker:
-                del self._running[task]
-                worker.doubted = False
+            worker.doubted = False
+            late = task.repeatable and worker.replaced and (task in self._running or task in self._queue)
+            if late or self._running.get(task) is worker:  # late: it was slow, and is being made again, or will be
+                self._running.pop(task, None)
+                if task in self._queue:
+                    self._queue.remove(task)
                 task.usual.add(seconds)
                 task.result, task.seconds, task.finished = result, seconds, True
                 self.changed.notify_all()
