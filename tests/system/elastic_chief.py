@@ -81,23 +81,21 @@ def lose_answers(count):
 
 def lose_some_answers(kind, after, count):
     """@count calls behind the first @after ones are done and never answered, though nothing changes: micro-batches of
-    worker 0 ("late": answered after 8 s), or applications."""
-    where, name = (steps.SyncStep, "apply") if kind == "apply" else (dispatch.Dispatcher, "done")
+    worker 0, or applications."""
+    where, name = (dispatch.Dispatcher, "done") if kind == "micro" else (steps.SyncStep, "apply")
     original, calls, lock = getattr(where, name), 0, threading.Lock()
 
     def losing(self, *args):
         nonlocal calls
-        if kind != "apply" and args[1].node.index != 0:
+        if kind == "micro" and args[1].node.index != 0:
             return original(self, *args)
         with lock:
             calls += 1
             lost = after < calls <= after + count
-        if kind == "late" and lost:
-            time.sleep(8)
-        elif kind == "micro" and lost:
+        if kind == "micro" and lost:
             threading.Event().wait()
         answer = original(self, *args)
-        if kind == "apply" and lost:
+        if lost:
             threading.Event().wait()
         return answer
 

@@ -4,6 +4,7 @@
 import contextlib
 import re
 import socket
+import types
 
 import pytest
 
@@ -83,11 +84,21 @@ def test_a_micro_batch_that_is_never_answered_is_done_again(tmp_path, after):
         assert "is lost" not in words
 
 
-def test_an_answer_that_comes_late_counts(tmp_path):
-    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["late", 0, 1]) as chief:
-        assert chief.run(16) == 16
-        assert chief.end()["seen"] == [2.0] * 256
-        assert "it is made again" in chief.words() and "is lost" not in chief.words()
+@pytest.mark.parametrize("again_runs", (True, False))
+def test_the_first_answer_counts_of_a_call_that_was_made_again(again_runs):
+    from threadtide.tensorflow import dispatch
+    dispatcher = dispatch.Dispatcher(types.SimpleNamespace(updated=0.0), lambda: False)
+    task = dispatch.Task(None, dispatch.Usual(), repeatable=True)
+    node = types.SimpleNamespace(state="in")
+    slow, again = (types.SimpleNamespace(node=node, replaced=replaced, doubted=not replaced) for replaced in (True, False))
+    dispatcher.submit([task])
+    if again_runs:
+        assert dispatcher.take(again) is task
+    dispatcher.done(task, slow, "slow", 70.0)
+    assert task.finished and task.result == "slow" and task.usual.seconds == 70.0 and not dispatcher.running
+    dispatcher.done(task, again, "again", 1.0)
+    assert task.result == "slow" and not again.doubted
+    assert not dispatcher.forget() and not dispatcher.running
 
 
 def test_a_worker_that_answers_neither_of_two_calls_is_given_up(tmp_path):
