@@ -24,6 +24,7 @@ $py bench/share.py --jobs 2 --placement exclusive
 $py bench/gain.py
 $py bench/promise.py
 $py bench/replay.py
+$py bench/stalls.py
 $py bench/tfnode_start.py
 [ -z "${TIDE_OLD_BUILD:-}" ] || $py bench/paired.py --old "$TIDE_OLD_BUILD" # the build tree of an older commit
 [ "$(id -u)" = 0 ] || $py bench/elastic_pause.py # as root with the others of clusters

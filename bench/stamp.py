@@ -38,6 +38,7 @@ MEASURED = {
     "kube-reconcile": ("bench/kube_reconcile",), "policy-decide": ("bench/policy_decide",),
     "openmp": ("libtide-agent.so",),
     "runtimes": NODE,
+    "stalls": ("libtide-agent.so",),
     "sim-speed": ("bench/sim_speed",),
     "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-cap-power-limit": ("tided",), "energy-cap-no-power-limit": ("tided",),
