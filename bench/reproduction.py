@@ -22,6 +22,7 @@ RESULTS = ROOT / "bench" / "results" / "reproduction"
 MARK = "<!-- tables -->"
 ONLINE = ["equal", "throughput", "response", "hesrpt", "makespan", "round-robin", "fcfs/max-prop",
           "fcfs/always-attend"]
+DEFAULT_GOALS = 1.0, 1.3
 CHOSEN, REPORTED = (1, 10), (11, 30)
 
 
@@ -57,17 +58,18 @@ def default_against_none():
     for name in thesis.LISTS:
         for text, scenario in (("as calibrated", thesis.under_threadtide(name)),
                                ("threads cost nothing", thesis.without_waste(name))):
-            runs = simulate(scenario, ["none", "equal", best])
-            for policy in ("equal", best):
-                rows.append([name, len(scenario["jobs"]), text,
-                             "equal (default)" if policy == "equal" else policy,
-                             *[plus_minus(gain(runs["none"][m], runs[policy][m]))
-                               for m in ("makespan", "turnaround")]])
+            runs = simulate(scenario, ["none", "equal", "equal+idle", best])
+            for policy in ("equal", "equal+idle", best):
+                ratios = [gain(runs["none"][m], runs[policy][m])[0] for m in ("makespan", "turnaround")]
+                verdict = ["met" if ratio >= goal else "missed" for ratio, goal in zip(ratios, DEFAULT_GOALS)]
+                rows.append([name, len(scenario["jobs"]), text, policy + " (default)" * (policy == "equal+idle"),
+                             *[plus_minus((ratio, None)) for ratio in ratios],
+                             ", ".join(verdict) if policy == "equal+idle" else ""])
     return {"title": "Threadtide against no control, on the thesis' request lists, both simulated",
-            "goal": "default ≥ ×1.2 in makespan and mean turnaround",
+            "goal": "default ≥ ×1.0 in makespan, ≥ ×1.3 in mean turnaround",
             "note": f"`{best}` was chosen on prueba1 and 2. *Threads cost nothing* is the machine on "
                     "which oversubscription loses nothing: all that no control then lacks is order.",
-            "columns": ["list", "jobs", "machine", "policy", "makespan", "mean turnaround"],
+            "columns": ["list", "jobs", "machine", "policy", "makespan", "mean turnaround", ""],
             "rows": rows}
 
 
