@@ -332,7 +332,7 @@ PHASES = [
     Phase("layers", "scripts/check-layers.py", quick=True),
     Phase("rooms", f"scripts/check-rooms.py --build {OUT}/gcc", ("gcc",), quick=True),
     Phase("size", "scripts/check-size.py", quick=True),
-    Phase("documents", "scripts/check-documents.py", quick=True),
+    Phase("documents", "scripts/check-documents.py && scripts/metrics.py --check", quick=True),
     Phase("mirror", "scripts/check-model.py", quick=True),
     Phase("format", f"git ls-files -z {C_SOURCES} | xargs -0 clang-format --dry-run -Werror",
           quick=True),

@@ -730,6 +730,20 @@ def test_a_function_that_the_model_mirrors_does_not_change_unseen(tmp_path, chan
     assert (result.returncode == 1) == bool(says) and says in result.stdout
 
 
+def test_the_page_of_metrics_is_what_the_sources_say(tmp_path):
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    for file in ("scripts/metrics.py", "docs/reference-metrics.md"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+
+    def check():
+        return subprocess.run([tmp_path / "scripts/metrics.py", "--check"], capture_output=True, text=True, timeout=GUARD_S)
+    assert check().returncode == 0
+    source = tmp_path / "src/daemon/api/metrics.c"
+    source.write_text(source.read_text().replace('"Jobs by state."', '"Jobs by their state."'))
+    assert check().returncode == 1 and "docs/reference-metrics.md is not what the sources say" in check().stderr
+
+
 DOCUMENTS = {
     "README.md": "# It\n\n[docs](docs/README.md) ([es](README.es.md))\n\n```\nrun 1  # now\n```\n\n2 of `a b`, `c`\n",
     "README.es.md": "# Eso\n\n[docs](docs/README.md) ([en](README.md))\n\n```\nrun 1  # ya\n```\n\n`c` y\n`a b` por 2\n",

@@ -2,6 +2,7 @@
 """tided measures the machine's energy and divides it: on a tree of powercap files that the test moves on."""
 import json
 import os
+import pathlib
 import re
 import subprocess
 import time
@@ -304,6 +305,8 @@ def test_metrics_have_keplers_names_and_no_line_for_what_is_unknown(world):  # n
     assert 'tide_machine_energy_joules_total{part="machine",bound="value",basis="measured"} ' in text
     assert 'tide_machine_power_watts{bound="high",basis="measured"} ' in text
     assert 'part="idle"' not in text  # no model
+    page = (pathlib.Path(__file__).resolve().parents[2] / "docs/reference-metrics.md").read_text()
+    assert not [name for name in re.findall(r"^# TYPE (\S+)", text, re.M) if not name.startswith("process_") and f"`{name}`" not in page]
     tided.stop()
     tided.options = (*tided.options[:-1], tided.options[-1].with_name("none.conf"))
     tided.options[-1].write_text("[daemon]\npower=none\n")
