@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/first-hour.md, typed as it stands: each command succeeds, and what the page shows of their output is what they say.
+
+Figures, and the length of columns, are those of the day. `train.py`, the reader's own, is a small training of TensorFlow.
+"""
+import getpass
+import os
+import re
+import subprocess
+import threading
+import time
+
+import pytest
+
+from program import BUILD, ROOT, clean_env, tensorflow_pythons
+
+PYTHON = tensorflow_pythons()[0]
+PAGES = ("docs/first-hour.md", "docs/first-hour.es.md")
+LONG_S = 120
+TRAIN = """
+import tensorflow as tf
+x, w = tf.random.normal([512, 256]), tf.Variable(tf.random.normal([256, 256]))
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(tf.tanh(x @ w)))
+    w.assign_sub(0.01 * tape.gradient(loss, w))
+while True:
+    step()
+"""
+SETS_UP = ("make", "export ")  # what the test has done already
+ENDLESS = ("tide events --follow",)
+
+
+def parts(text):
+    """("commands", lines) and ("output", lines) in their order."""
+    found = []
+    for block in re.findall(r"^```\n((?:.*\n)*?)^```$|((?:^    .+\n)+)", text, re.M):
+        kind, lines = ("output", block[0].splitlines()) if block[0] else ("commands", block[1].splitlines())
+        found.append((kind, [line.removeprefix("    ") if kind == "commands" else line for line in lines]))
+    return found
+
+
+def shape(line):
+    """A line without its figures and the width of its columns."""
+    return re.sub(r"\s+", " ", re.sub(r"\d+(?:[.:]\d+)*[kMG]?", "0", line)).strip()
+
+
+class Shell:
+    """One terminal."""
+
+    def __init__(self, folder, env):
+        self.process = subprocess.Popen(["taskset", "-c", "0,1", "bash"], cwd=folder, env=env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1)
+        self.guard = threading.Timer(LONG_S, self.process.kill)
+
+    def type(self, command):
+        """Status and output."""
+        self.process.stdin.write(f'{command}\necho; echo "@end $?"\n')
+        said = []
+        for line in self.process.stdout:
+            if line.startswith("@end "):
+                return int(line.split()[1]), "".join(said)
+            said.append(line)
+        raise AssertionError(f"{command}: the shell ended: {''.join(said)}")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(LONG_S)
+
+
+@pytest.fixture
+def shell(tmp_path):
+    home, folder = tmp_path / "home", tmp_path / "work"
+    for path in (home, folder, tmp_path / "bin"):
+        path.mkdir()
+    (tmp_path / "bin/python").symlink_to(PYTHON)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "train.py").write_text(TRAIN)
+    env = clean_env(HOME=str(home), TIDE_DIR=str(tmp_path / "tide"), TIDE_CLAIMS_DIR=str(tmp_path / "claims"), TF_CPP_MIN_LOG_LEVEL=3,
+                    PATH=f"{tmp_path}/bin:{BUILD}:{os.environ['PATH']}")
+    (tmp_path / "claims").mkdir()
+    shell = Shell(folder, env)
+    yield shell
+    shell.process.stdin.write("tide cancel one two night >/dev/null 2>&1\n")
+    shell.end()
+
+
+def does(shell, command):
+    """Types a command as a reader would; its output."""
+    if command.startswith(ENDLESS):
+        shell.type(f"timeout -s INT 2 {command}")
+        return ""
+    status, said = shell.type(command.replace("PID", "$!"))
+    assert status == 0 or command == "tide doctor", (command, said)
+    return said
+
+
+def lacks(said, output):
+    """The first line of the page's output that stands nowhere in what was said; None if all do."""
+    lines = {shape(re.sub(rf"\b{getpass.getuser()}\b", "root", line)) for line in said.splitlines()}
+    return next((line for line in output if line and shape(line) not in lines), None)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="the page is that of two cores")
+@pytest.mark.timeout(3 * LONG_S)
+@pytest.mark.parametrize("page", PAGES)
+def test_the_first_hour_is_as_it_says(page, shell):
+    found, said = parts((ROOT / page).read_text()), ""
+    assert sum(kind == "output" for kind, _ in found) >= 3 and sum(kind == "commands" for kind, _ in found) >= 9
+    shell.guard.start()
+    for number, (kind, lines) in enumerate(found):
+        if kind == "output":
+            assert not (missing := lacks(said, lines)), f"no line like {missing!r} in:\n{said}"
+            continue
+        said = ""
+        for line in lines:
+            command = re.sub(r"\s+#.*", "", line)
+            if command.startswith(SETS_UP):
+                continue
+            said += does(shell, command)
+            shown = found[number + 1][1] if found[number + 1:] and found[number + 1][0] == "output" else []
+            end = time.monotonic() + LONG_S
+            while command == "tide ps" and lacks(said, shown) and time.monotonic() < end:
+                time.sleep(0.5)  # again after some seconds
+                said = does(shell, command)
+    shell.guard.cancel()
+    end = time.monotonic() + 30
+    while shell.type("tide ps")[0] == 0 and time.monotonic() < end:
+        time.sleep(0.2)
+    assert shell.type("tide ps")[0] != 0, "the daemon goes on"
