@@ -44,6 +44,7 @@ static void every_label_sets_its_member(void **unused)
                                                  {"io.threadtide.memory", "1.5G"},
                                                  {"io.threadtide.placement", "exclusive"},
                                                  {"io.threadtide.deadline", "1h30min"},
+                                                 {"io.threadtide.slo", "p99=50ms"},
                                                  {"io.threadtide.sized", "3"}};
     struct job_request req = parse(labels, ARRAY_LEN(labels));
 
@@ -57,6 +58,7 @@ static void every_label_sets_its_member(void **unused)
     assert_int_equal(req.asked.memory_bytes, UINT64_C(3) << 29);
     assert_int_equal(req.asked.placement, PLACEMENT_EXCLUSIVE);
     assert_int_equal(req.asked.deadline_ms, START_MS + 5400000);
+    assert_int_equal(req.asked.slo_us, 50000);
     assert_int_equal(req.sized, 3);
 }
 

@@ -93,6 +93,19 @@ static void a_loan_ends_when_somebody_waits(void **state)
     assert_int_equal(jobs[0].loan.extra, 0);
 }
 
+/* The machine slept for an hour, or nobody let the daemon run. */
+static void a_loan_that_pays_outlives_a_leap_of_the_clock(void **state)
+{
+    lend_one();
+    for (int i = 0; i < 10; i++)
+        look(400);
+    now_ns += 3600 * SECOND;
+    assert_int_equal(look(400), EXTRAS_KEPT);
+    assert_int_equal(jobs[0].loan.extra, 1);
+    jobs[1].wait_mcpu = 300;
+    assert_int_equal(look(0), EXTRAS_WAITS);
+}
+
 /* A process of no job took the core. */
 static void a_loan_ends_when_no_core_is_idle(void **state)
 {
@@ -502,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores_idle_for_two_looks_are_lent),
         cmocka_unit_test(a_loan_ends_when_somebody_waits),
+        cmocka_unit_test(a_loan_that_pays_outlives_a_leap_of_the_clock),
         cmocka_unit_test(a_loan_ends_when_no_core_is_idle),
         cmocka_unit_test(a_loan_ends_when_the_job_uses_it_no_more),
         cmocka_unit_test(a_loan_ends_with_its_share),
