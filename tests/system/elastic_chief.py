@@ -100,7 +100,7 @@ def lose_some_answers(kind, after, count):
         return answer
 
     setattr(where, name, losing)
-    dispatch.FIRST_S, dispatch.OVERDUE_S = 5.0, 1.0
+    dispatch.STUCK_S, dispatch.OVERDUE_S = 5.0, 1.0
 
 
 class Training:

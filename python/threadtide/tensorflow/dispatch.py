@@ -31,7 +31,9 @@ AGAIN_S, AGAIN_TIMES = 3.0, 10
 OVERDUE_S, OVERDUE_TIMES = 30.0, 20
 PREPARED_S = 60.0  # after a change of the cluster that met a worker as it prepared: it works without
 FIRST_S = 60.0  # as AGAIN_S, as long as no such call has ended: the first one prepares its function
-FIRST_TIMES = 30  # times FIRST_S: as OVERDUE_S, as long as no such call has ended
+# Without a change, as long as no such call has ended: until one that is repeatable is made again (a tenth of a core may need a
+# minute or two for the first one), and how often that until its worker is given up.
+STUCK_S, STUCK_TIMES = 180.0, 10
 
 TRANSPORT = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
              tf.errors.DeadlineExceededError)
@@ -115,12 +117,12 @@ class Dispatcher:
             for task, worker in list(self._running.items()):
                 usual, waited = task.usual.seconds, now - task.begun
                 if worker.doubted:  # else a first call costs no worker: nobody knows how long it takes
-                    if usual and waited > unusual(usual) or task.repeatable and not usual and waited > FIRST_TIMES * FIRST_S:
+                    if usual and waited > unusual(usual) or task.repeatable and not usual and waited > STUCK_TIMES * STUCK_S:
                         nodes.append(worker.node)
                 elif task.begun < updated and now - updated > (AGAIN_S + AGAIN_TIMES * usual if usual else FIRST_S):
                     self._back(task)
                     worker.replace("has not answered a call since the cluster changed: it is made again", True)
-                elif task.repeatable and waited > (unusual(usual) if usual else FIRST_S):
+                elif task.repeatable and waited > (unusual(usual) if usual else STUCK_S):
                     self._back(task)
                     worker.replace(f"has not answered a call for {waited:.0f} s: it is made again", True)
             for worker, begun in list(self._preparing.items()):

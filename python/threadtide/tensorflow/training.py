@@ -695,7 +695,7 @@ class ElasticCoordinator:
 
         threading.Thread(target=run, name="tide-apply", daemon=True).start()
         begin, usual = time.monotonic(), traced.applies.seconds
-        patience_s = (dispatch.unusual(usual) if usual else 2 * dispatch.FIRST_S) * 2 ** self._doubts
+        patience_s = (dispatch.unusual(usual) if usual else dispatch.STUCK_S) * 2 ** self._doubts
         with self._dispatcher.changed:
             while not outcome:
                 if self._server_lost():
