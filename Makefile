@@ -51,7 +51,7 @@ rpm:
 	@scripts/packages.py --rpm --to $(BUILD)/rpm
 
 wheel:
-	@scripts/setup.sh build
+	@scripts/setup.sh build wheel
 	@python3 scripts/wheel.py --to $(BUILD)/wheel
 
 # The same for glibc 2.28; fetches sources of Debian and zig's compiler, once.

@@ -12,7 +12,8 @@
 #     packages-ci             Debian packages that scripts/check.py packages needs
 #     rpm                     Debian packages that making RPMs needs besides
 #     check-packages          Debian packages that their tests need besides
-#     wheel-old               Debian packages that `make wheel-old` needs besides
+#     wheel                   python3-venv, unless the python3 of PATH makes virtual environments already
+#     wheel-old               that, and Debian packages that `make wheel-old` needs besides
 #     images                  Debian packages that container images need besides
 #     aarch64                 Debian's cross compiler for check-aarch64
 #     site                    Debian packages that `make site` needs besides
@@ -401,7 +402,7 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [kueue] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [kueue] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
@@ -422,7 +423,10 @@ for word in "$@"; do
         ;;
     packages-ci) packages="$packages $build_packages $packages_ci_packages" ;;
     rpm) packages="$packages rpm" ;;
-    wheel-old) packages="$packages $wheel_old_packages" ;;
+    wheel | wheel-old)
+        python3 -c 'import venv, ensurepip' 2>/dev/null || packages="$packages python3-venv"
+        [ "$word" = wheel ] || packages="$packages $wheel_old_packages"
+        ;;
     images) packages="$packages $images_packages" ;;
     site) packages="$packages $site_packages" ;;
     check-packages) packages="$packages $check_packages_packages" ;;

@@ -173,3 +173,16 @@ def test_root_that_installs_builds_as_the_owner_of_the_build_tree():
         assert install() == ["ninja nobody -C", "meson nobody configure", "ninja nobody -C", "meson root install", "ldconfig root"]
         os.chown(build, 0, 0)
         assert install() == ["ninja root -C", "meson root configure", "ninja root -C", "meson root install", "ldconfig root"]
+
+
+@pytest.mark.parametrize("target, more", [("wheel", ()), ("wheel-old", ("gperf",))])
+def test_what_makes_a_wheel_installs_what_makes_virtual_environments(tmp_path, target, more):
+    """As on a fresh Debian, where python3 is there and its venv module is not. This python3 fails, so that nothing is made."""
+    for name, text in (("python3", "exit 1"), ("id", "echo 0"), ("apt-get", f'echo "$*" >>{tmp_path}/asked'), ("dpkg-query", """
+            for name; do case $name in python3-venv|gperf) ;; *) echo "installed $name" ;; esac; done""")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(["make", "-s", target, f"BUILD={tmp_path}/build"], cwd=conftest.ROOT, timeout=60, check=False,
+                          env={**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"})
+    install = (tmp_path / "asked").read_text().splitlines()[-1].split()
+    assert done.returncode and install[install.index("install"):][-1 - len(more):] == ["python3-venv", *more]
