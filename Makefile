@@ -10,7 +10,7 @@ PYTHON_TORCH = $(or $(TIDE_PYTHON_TORCH),$(abspath .venv-torch/bin/python))
 # Root builds as the owner of the build tree, who could not replace files of root's in there afterwards.
 AS_OWNER = $(shell [ "$$(id -u)" != 0 ] || stat -c %U $(BUILD) 2>/dev/null | grep -vxE 'root|UNKNOWN' | sed 's/.*/runuser -u & --/')
 
-.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel wheel-old site check check-aarch64 check-cluster check-packages check-pods check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
+.PHONY: all demo demo-docker demo-cluster demo-energy images packages rpm wheel wheel-old site check check-aarch64 check-all check-cluster check-kueue check-packages check-pods check-slurm check-quick install bench bench-cluster bench-energy bench-gain bench-runtimes reproduction soak clean help
 .DEFAULT_GOAL := all
 
 all:
@@ -79,6 +79,14 @@ check-slurm: all
 	@[ -e $(BUILD)/threadtide.so ] || { meson configure $(BUILD) --clearcache && meson setup --reconfigure $(BUILD); }
 	@ninja -C $(BUILD)
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/slurm
+
+# Trainings in queues of Kueue itself; not a part of CI.
+check-kueue:
+	@scripts/setup.sh build check kube kueue tf221
+	@[ -f build-check/gcc/build.ninja ] || meson setup build-check/gcc
+	@ninja -C build-check/gcc
+	@TIDE_BUILD_DIR=$(abspath build-check/gcc) TIDE_KUEUE=$$(scripts/setup.sh kueue | sed -n 's/.*TIDE_KUEUE=//p') \
+		$(PYTHON_TF) -m pytest -q -rs -p no:cacheprovider tests/kube/test_kueue.py
 
 # Pods of a real kubelet and containerd 2 in a virtual machine share its cores (as root); not a part of CI.
 check-pods:
@@ -181,6 +189,7 @@ help:
 	@echo 'make check-all    both of these at once, as CI does: shorter than one after the other'
 	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'
 	@echo 'make check-aarch64  everything cross-compiled for aarch64, unit tests and some others emulated (half an hour)'
+	@echo 'make check-kueue  trainings in queues of Kueue itself (built once in five minutes; then a minute)'
 	@echo 'make check-pods   PyTorch and TensorFlow in pods share the cores of a virtual machine with kubelet and containerd 2 (as root, half an hour)'
 	@echo 'make check-slurm  srun --malleable with a real slurmctld and two slurmd (as root)'
 	@echo 'make check-quick  what to run between two edits: one compiler, no TensorFlow'

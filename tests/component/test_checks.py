@@ -227,6 +227,14 @@ def test_all_are_the_phases_of_both(check):
     assert set(chosen()) | set(chosen(cluster=True)) == set(check.PHASE)
 
 
+def test_tests_that_ci_leaves_out_are_run_by_a_target_of_make_that_is_documented():
+    makefile, hacking = (ROOT / "Makefile").read_text(), (ROOT / "HACKING.md").read_text()
+    for target, tests in (("check-kueue", "kube/test_kueue.py"), ("check-packages", "packages"), ("check-pods", "kube/shared_node.py"),
+                          ("check-slurm", "slurm"), ("soak", "runtimes")):
+        recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)[1]
+        assert f" tests/{tests}\n" in recipe and f"| `make {target}` |" in hacking and f"'make {target} " in makefile, target
+
+
 def test_targets_of_tests_are_those_of_other_suites_too(tmp_path):
     info = tmp_path / "meson-info"
     info.mkdir()
