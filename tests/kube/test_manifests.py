@@ -280,6 +280,19 @@ def test_a_job_that_enrols_has_another_name_whenever_its_pod_is_another_one(helm
         assert other[0] != name and other[1] != pod, value
 
 
+def test_nothing_of_ours_gets_the_agent_or_is_a_job_on_its_node(helm):
+    text = helm("template", "t", str(CHART), "--kube-version", "1.34.0", "--namespace", "first", "--set", "inject.enabled=true,"
+                "pods.enabled=true,pods.namespace=second,power.enabled=true,power.namespace=third,power.broker=hub:8883,"
+                "power.enrol.hub=https://hub,power.enrol.nodes={n1}")
+    pods = [(kind[1], re.search(r"(?m)^  namespace: (\S+)$", part)[1], part) for part in text.split("\n---\n")
+            if (kind := re.search(r"(?m)^kind: (Deployment|DaemonSet|Job)$", part))]
+    assert {space for _, space, _ in pods} == {"first", "second", "third"}
+    lists = [json.loads(found) for found in re.findall(r"metadata.name, operator: NotIn, values: (.*)}", text)]
+    assert len(lists) == 2 and all({"kube-system", "first", "second", "third"} <= set(names) for names in lists)
+    for kind, space, part in pods:  # tide-pods knows its own namespace, and a Job ends at once
+        assert ('threadtide.io/elastic: "false"' in part) == (kind != "Job" and space != "second"), (kind, space)
+
+
 def test_numbers_are_on_loopback_unless_they_are_exposed(helm):
     def made(*values):
         return helm("template", "t", str(CHART), "--kube-version", "1.34.0", "--set", ",".join(("inject.enabled=true", *values)))
