@@ -64,10 +64,12 @@ site: all
 	@scripts/setup.sh site
 	@scripts/site.py --build $(BUILD)
 
-# The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots and in a virtual machine.
+# The same commit twice, and once more as a later version; then installed, upgraded, removed in clean roots, in a virtual
+# machine, with Debian's Slurm, and the chart on a control plane of Kubernetes.
 check-packages: packages rpm wheel wheel-old
 	@scripts/setup.sh check-packages
 	@scripts/setup.sh cluster || echo 'check-packages: no virtual machines here, see above'
+	@scripts/setup.sh kube || echo 'check-packages: no Kubernetes here, see above'
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
 	@scripts/packages.py --no-lintian --plus test --to $(BUILD)/packages-later
 	@scripts/packages.py --binary --no-lintian --commit $$(cat tests/packages/old-release) --to $(BUILD)/packages-old

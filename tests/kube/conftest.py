@@ -2,6 +2,7 @@
 """Tests against a real control plane, one for each process of pytest; each test has a namespace."""
 import os
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -11,7 +12,7 @@ sys.path[:0] = [str(HERE.parent / "component"), str(HERE)]  # in this order: two
 
 import control_plane  # noqa: E402
 from controller import admit  # noqa: E402
-from daemon import eventually  # noqa: E402
+from daemon import GUARD_S, eventually  # noqa: E402
 from kwok import Kwok  # noqa: E402
 from network import PodNetwork  # noqa: E402
 from runner import Runner  # noqa: E402
@@ -49,6 +50,22 @@ def kwok(plane):
         yield result.start()
     finally:
         result.end()
+
+
+@pytest.fixture(scope="module")
+def helm(plane):
+    """helm(word, …) returns what it prints."""
+    program = control_plane.helm()
+    if not program.exists():
+        pytest.skip(f"not installed: {program} (scripts/setup.sh kube)")
+
+    def run(*words):
+        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=2 * GUARD_S,
+                              env={"PATH": os.environ["PATH"], "HOME": str(plane.folder), "KUBECONFIG": str(plane.kubeconfig())})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+    run.program = program
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -101,16 +101,15 @@ def machine(plane, pod_network, tmp_path_factory):
 
 
 @pytest.fixture
-def shared(plane, namespace, machine):
-    """The chart's DaemonSet, as `helm install` makes it; the namespace's pods are its jobs."""
-    done = subprocess.run(
-        [control_plane.helm(), "template", "t", str(ROOT / "dist/helm/threadtide"), "--namespace", "threadtide", "--kube-version",
-         "1.34.0", "--show-only", "templates/pods.yaml", "--set", "pods.enabled=true,pods.image.tag=test,pods.inject=true",
-         "--set", f"pods.namespaces={{{namespace}}},pods.placement=exclusive"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+def shared(plane, helm, namespace, machine):
+    """The chart, whose DaemonSet has the namespace's pods as its jobs; without a controller, whose image is not there."""
     own = Pods(plane, SPACE)
     soon(lambda: plane.api("GET", f"/api/v1/namespaces/{SPACE}")[0] == 404)  # an earlier test's
-    plane.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=done.stdout)
+    helm("install", "threadtide", str(ROOT / "dist/helm/threadtide"), "--namespace", "threadtide", "--create-namespace", "--set",
+         f"replicas=0,pods.enabled=true,pods.image.tag=test,pods.inject=true,pods.namespaces={{{namespace}}},pods.placement=exclusive")
+
+    def uninstall():
+        helm("uninstall", "threadtide", "--namespace", "threadtide", "--ignore-not-found")
 
     def runs():
         found = plane.must("GET", own.path)["items"]
@@ -118,13 +117,13 @@ def shared(plane, namespace, machine):
             c["ready"] for c in found[0]["status"].get("containerStatuses", [{"ready": False}]))
     try:
         soon(runs)
-        yield lambda: plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", input=done.stdout)
+        yield uninstall
     except AssertionError:
         print(json.dumps([found["status"] for found in plane.must("GET", own.path)["items"]], indent=1),
               plane.kubectl("events", "--namespace", SPACE))
         raise
     finally:
-        plane.kubectl("delete", "--wait=false", "--ignore-not-found", "-f", "-", input=done.stdout)
+        uninstall()
 
 
 def python_pod(program, packages):

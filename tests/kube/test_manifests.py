@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests that people install: the plain ones and the Helm chart, on a real API server."""
+"""The manifests that people install: the plain ones and the Helm chart, on a real API server. TIDE_MANIFESTS names
+another folder that has both, as the package tide-kube does (tests/packages/test_chart.py)."""
 import base64
 import json
 import os
@@ -9,28 +10,13 @@ import subprocess
 
 import pytest
 
-import control_plane
 from daemon import GUARD_S, eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MANIFESTS, CHART = ROOT / "dist/kubernetes", ROOT / "dist/helm/threadtide"
+DIST = pathlib.Path(os.environ.get("TIDE_MANIFESTS") or ROOT / "dist")
+MANIFESTS, CHART = DIST / "kubernetes", DIST / "helm/threadtide"
+DEFINITION = "customresourcedefinition.apiextensions.k8s.io/elastictrainingjobs.threadtide.io"
 ACCOUNT = "system:serviceaccount:threadtide:tide-kube"
-
-
-@pytest.fixture(scope="module")
-def helm(plane):
-    program = control_plane.helm()
-    if not program.exists():
-        pytest.skip(f"not installed: {program} (scripts/setup.sh kube)")
-
-    def run(*words, **more):
-        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=2 * GUARD_S,
-                              env={"PATH": os.environ["PATH"], "HOME": str(plane.folder),
-                                   "KUBECONFIG": str(plane.kubeconfig())}, **more)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-    run.program = program
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +172,20 @@ def webhooks_authority(plane):
     return secret["data"]
 
 
+def of_helm(plane):
+    """Names of objects that Helm has made, and of what was made from these; and Helm's own notes of releases."""
+    kinds = ",".join(kind for kind in plane.kubectl("api-resources", "--verbs=list", "-o", "name").split() if not kind.startswith("events"))
+    return {name for mark in ("app.kubernetes.io/managed-by=Helm", "owner=helm")
+            for name in plane.kubectl("get", kinds, "--all-namespaces", "-l", mark, "-o", "name").split()}
+
+
 def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm, installed, namespace):
     """Into a cluster that has the plain manifests, whose place it takes."""
     plane = installed
     release = ("threadtide", str(CHART), "--namespace", "threadtide")
-    helm("install", *release, "--take-ownership", "--set", "namespace.create=true,inject.enabled=true")
+    helm("install", *release, "--take-ownership", "--set", "namespace.create=true,inject.enabled=true",
+         "--set", "pods.enabled=true,pods.namespace=other-pods")
+    assert {"daemonset.apps/tide-pods", "deployment.apps/tide-inject", "secret/sh.helm.release.v1.threadtide.v1"} <= of_helm(plane)
     trusted = webhooks_authority(plane)
     path = f"/apis/threadtide.io/v1alpha1/namespaces/{namespace}/elastictrainingjobs"
     plane.must("POST", path, {
@@ -222,7 +217,7 @@ def test_the_chart_installs_upgrades_and_leaves_the_trainings_when_it_goes(helm,
 
     helm("upgrade", *release, "--set", "namespace.create=false", "--reset-values", "--dry-run=server")
     helm("uninstall", "threadtide", "--namespace", "threadtide")
-    assert plane.api("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/tide-kube")[0] == 404
+    eventually(lambda: of_helm(plane) == {DEFINITION}, 2 * GUARD_S, 0.5)  # pods and namespaces go later
     assert plane.api("GET", f"{path}/stays")[0] == 200
 
 
