@@ -31,6 +31,7 @@ ACCOUNTS = {
     "etc/group": f"root:x:0:\nnonroot:x:{NOBODY}:\n",
 }
 EPOCH = "1970-01-01T00:00:00Z"
+OURS = "Organization: Threadtide"
 ZONES, AUTHORITIES = pathlib.Path("/usr/share/zoneinfo"), pathlib.Path("/usr/share/ca-certificates/mozilla")
 
 
@@ -42,19 +43,19 @@ class Layer:
         self.sources = {}  # where files that are not written here were read
 
     def text(self, path, text):
-        self._file(path, text.encode(), 0o644)
+        self.put(path, text.encode())
 
     def file(self, path, source):
         """A program or library; also what links point to, without debugging symbols."""
         self.sources[path] = pathlib.Path(source).resolve()
-        self._file(path, stripped(source), 0o755 if os.access(source, os.X_OK) else 0o644)
+        self.put(path, stripped(source), 0o755 if os.access(source, os.X_OK) else 0o644)
 
     def folder(self, path, mode=0o755):
         entry = tarfile.TarInfo(path)
         entry.type, entry.mode = tarfile.DIRTYPE, mode
         self.entries[path] = (entry, b"")
 
-    def _file(self, path, data, mode):
+    def put(self, path, data, mode=0o644):
         entry = tarfile.TarInfo(path)
         entry.mode, entry.size = mode, len(data)
         self.entries[path] = (entry, data)
@@ -212,21 +213,26 @@ def debian_packages(paths):
 
 
 def package_entry(name, version, supplier, purl=None):
-    entry = {"SPDXID": "SPDXRef-Package-" + re.sub(r"[^\w.-]", "-", name), "name": name,
+    entry = {"SPDXID": "SPDXRef-Package-" + re.sub(r"[^A-Za-z0-9.-]", "-", name), "name": name,
              "versionInfo": version, "supplier": supplier, "downloadLocation": "NOASSERTION",
              "filesAnalyzed": False, "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
-             "licenseDeclared": "Apache-2.0" if purl is None else "NOASSERTION"}
+             "licenseDeclared": "Apache-2.0" if supplier == OURS else "NOASSERTION"}
     if purl:
         entry["externalRefs"] = [{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
                                   "referenceLocator": purl}]
     return entry
 
 
+def debian_entry(name, version, architecture):
+    return package_entry(name, version, "Organization: Debian", f"pkg:deb/debian/{name}@{version}?arch={architecture}")
+
+
 def bill_of_materials(name, version, layers, digest, tool="scripts/images.py",
-                      product="threadtide", needs=()):
+                      product="threadtide", needs=(), linked=(), kind="deb/debian"):
     """The document of what an image or package holds: ours and Debian's packages, and the files of each.
-    @product: what our own part is called; @needs: what is not inside, and depended on: "NAME" or "NAME (OPERATOR VERSION)"."""
-    ours = package_entry(product, version, "Organization: Threadtide")
+    @product: what our own part is called; @needs: what is not inside, and depended on: "NAME" or "NAME (OPERATOR VERSION)",
+    packages of @kind, libraries and files; @linked: entries of what is in our programs."""
+    ours = package_entry(product, version, OURS)
     packages, files, relations = {ours["SPDXID"]: ours}, [], []
 
     def relate(one, kind, other):
@@ -237,9 +243,7 @@ def bill_of_materials(name, version, layers, digest, tool="scripts/images.py",
             ((path, (layer, entry)) for layer in layers for path, entry in layer.entries.items()
              if entry[0].isreg()), key=lambda found: found[0]):
         debian = debian_of.get(layer.sources.get(path))
-        owner = ours if not debian else package_entry(
-            debian[0], debian[1], "Organization: Debian",
-            f"pkg:deb/debian/{debian[0]}@{debian[1]}?arch={debian[2]}")
+        owner = debian_entry(*debian) if debian else ours
         if owner["SPDXID"] not in packages:
             packages[owner["SPDXID"]] = owner
             relate(ours["SPDXID"], "DEPENDS_ON", owner["SPDXID"])
@@ -249,10 +253,13 @@ def bill_of_materials(name, version, layers, digest, tool="scripts/images.py",
                       "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION"})
         relate(owner["SPDXID"], "CONTAINS", files[-1]["SPDXID"])
     for name_needed, _, versions in (need.partition(" ") for need in needs):
-        needed = package_entry(name_needed, versions.strip("()") or "NOASSERTION", "NOASSERTION",
-                               f"pkg:deb/debian/{name_needed}")
+        purl = None if re.search(r"^/|\.so\b", name_needed) else f"pkg:{kind}/{name_needed}"
+        needed = package_entry(name_needed, versions.strip("()") or "NOASSERTION", "NOASSERTION", purl)
         packages[needed["SPDXID"]] = needed
         relate(ours["SPDXID"], "DEPENDS_ON", needed["SPDXID"])
+    for entry in linked:
+        packages[entry["SPDXID"]] = entry
+        relate(ours["SPDXID"], "STATIC_LINK", entry["SPDXID"])
     return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
             "name": f"threadtide/{name}:{version}",
             "documentNamespace": f"https://spdx.org/spdxdocs/threadtide-{name}-{digest.partition(':')[2]}",

@@ -5,8 +5,8 @@
     scripts/packages.py [--to DIR] [--plus WORD] [--no-lintian] [--binary] [--vary] [--rpm]
                         [--commit COMMIT]
 
-DIR (build/packages) has the packages, the source package, and NAME.spdx.json beside each package: its
-files with their hashes, and what it depends on (SPDX 2.3). The same commit gives the same bytes, whatever
+DIR (build/packages) has the packages, the source package, and NAME.spdx.json beside each package, of Debian or RPM:
+its files with their hashes, and what it depends on (SPDX 2.3). The same commit gives the same bytes, whatever
 the folder. uPlot, which is in the page, is fetched from npm and checked against ui/package-lock.json, and
 becomes a part of its own of the source package.
 
@@ -111,20 +111,35 @@ def control(package, field):
     return output("dpkg-deb", "-f", package, field).strip()
 
 
-def bill(package):
-    """The bill of materials of a package, in the form of the images' ones."""
-    layer = Layer()
-    data = run("dpkg-deb", "--fsys-tarfile", package, stdout=subprocess.PIPE).stdout
-    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        for entry in tar:
-            if entry.isreg():
-                layer.entries[entry.name.removeprefix("./")] = (entry, tar.extractfile(entry).read())
+def facts_of_deb(package):
+    """(name, version, what it needs, a tar of its files)"""
     needs = [re.sub(r"\s+", " ", need.split("|")[0]).strip()
              for need in control(package, "Depends").split(",") if need.strip()]
+    return (control(package, "Package"), control(package, "Version"), needs,
+            run("dpkg-deb", "--fsys-tarfile", package, stdout=subprocess.PIPE).stdout)
+
+
+def facts_of_rpm(package):
+    """The same, without what rpm asks of itself and of the package."""
+    name, version = output("rpm", "-qp", "--qf", "%{NAME} %{VERSION}-%{RELEASE}", package).split()
+    needs = {re.sub(r"(\([^()]*\))?\((64bit|x86-64)\)(?= |$)", "", line)
+             for line in output("rpm", "-qp", "--requires", package).splitlines()
+             if not re.match(r"(rpmlib|config|rtld)\(", line)}
+    with open(package, "rb") as file:
+        return name, version, sorted(needs), run("rpm2archive", "-", stdin=file, stdout=subprocess.PIPE).stdout
+
+
+def bill(package):
+    """The bill of materials of a package, in the form of the images' ones."""
+    facts, kind = (facts_of_rpm, "rpm/fedora") if package.suffix == ".rpm" else (facts_of_deb, "deb/debian")
+    name, version, needs, data = facts(package)
+    layer = Layer()
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        for entry in tar:
+            if entry.isreg() or entry.islnk():
+                layer.put(entry.name.removeprefix("./"), tar.extractfile(entry).read())
     digest = "sha256:" + hashlib.sha256(package.read_bytes()).hexdigest()
-    name = control(package, "Package")
-    return bill_of_materials(name, control(package, "Version"), [layer], digest, tool="scripts/packages.py",
-                             product=name, needs=needs)
+    return bill_of_materials(name, version, [layer], digest, tool="scripts/packages.py", product=name, needs=needs, kind=kind)
 
 
 def build_rpm(folder, version):
@@ -142,7 +157,6 @@ def build_rpm(folder, version):
         print(*(work / "log").read_text(errors="replace").splitlines()[-60:], sep="\n")
         sys.exit(f"packages: rpmbuild ended with {done.returncode}")
     for file in (*work.glob("rpm/RPMS/*/*.rpm"), *work.glob("rpm/SRPMS/*.rpm")):
-        print(f"{file.stat().st_size / 1e6:6.2f} MB  {file.name}")
         shutil.move(file, work)
 
 
@@ -204,8 +218,8 @@ def main():
         for file in sorted(work.iterdir()):
             if file.is_file():
                 shutil.move(file, to)
-    for package in sorted(to.glob("*.deb")):
-        if "-dbgsym_" not in package.name:
+    for package in sorted((*to.glob("*.deb"), *to.glob("*.rpm"))):
+        if not re.search(r"-dbgsym_|-debug(info|source)-|\.src\.rpm$", package.name):
             text = json.dumps(bill(package), indent=1, sort_keys=True) + "\n"
             (to / f"{package.stem}.spdx.json").write_text(text)
             print(f"{package.stat().st_size / 1e6:6.2f} MB  {package}")

@@ -5,7 +5,8 @@ library and the agent.
 
     scripts/wheel.py [--to DIR] [--old]
 
-DIR (build/wheel) has the wheel, of the source tree as it is. Its programs are compiled here, so it says which
+DIR (build/wheel) has the wheel, of the source tree as it is, and NAME.spdx.json beside it: its files with their hashes, and
+the Debian packages that its libraries are from (SPDX 2.3). Its programs are compiled here, so it says which
 glibc they need at least (auditwheel finds out), about this machine's; the agent needs 2.17. Shared libraries of
 this machine that the programs need are in it, with the licences that their Debian packages name. libcurl is not:
 it is loaded if tided watches a container engine, which a user's own does not.
@@ -18,6 +19,7 @@ import base64
 import csv
 import hashlib
 import io
+import json
 import os
 import pathlib
 import re
@@ -27,17 +29,18 @@ import sys
 import tempfile
 import zipfile
 
-from images import debian_packages, project_version, stripped
+from images import Layer, bill_of_materials, debian_entry, debian_packages, project_version, stripped
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-top", "tide-tfnode")
 LIBRARIES = ("libtide.so.1.0.0", "agent.stamp")
 OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "--buildtype=release")
 OLD_OPTIONS = ("-Dslurm=disabled", "-Ddlb=disabled")
-# Whose libraries are in the programs of --old, see scripts/wheel-libraries.sh.
+# Whose libraries are in the programs of --old, see scripts/wheel-libraries.sh; some are archives of Debian's.
 STATIC = ("libinih1", "libjansson4", "libmicrohttpd12", "libncursesw6", "libsmartcols1", "libsqlite3-0", "libsystemd0", "libtinfo6")
+ARCHIVES = ("inih", "jansson", "ncursesw", "sqlite3", "tinfo")
 PURE = "py3-none-linux_x86_64"
-MADE = "threadtide-*.whl"
+MADE = ("threadtide-*.whl", "threadtide-*.spdx.json")
 WHEN = (2026, 1, 1, 0, 0, 0)  # of every file: a wheel of the same files has the same bytes
 
 
@@ -62,15 +65,17 @@ def compiled_old(folder):
     return folder
 
 
+def libraries(build):
+    """Those that the programs need."""
+    said = "".join(run("ldd", build / program, stdout=subprocess.PIPE, text=True).stdout for program in PROGRAMS)
+    return {pathlib.Path(path) for path in re.findall(r"=> (/\S+) \(0x", said)}
+
+
 def licences(build):
     """{name: text} of the Debian packages whose libraries get into the wheel, of STATIC without @build."""
     if build is None:
         return {name: pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes() for name in STATIC}
-    libraries = set()
-    for program in PROGRAMS:
-        said = run("ldd", build / program, stdout=subprocess.PIPE, text=True).stdout
-        libraries |= {pathlib.Path(path) for path in re.findall(r"=> (/\S+) \(0x", said)}
-    owners = debian_packages({path.resolve() for path in libraries}).values()
+    owners = debian_packages({path.resolve() for path in libraries(build)}).values()
     return {name: pathlib.Path(f"/usr/share/doc/{name}/copyright").read_bytes()
             for name in sorted({owner[0] for owner in owners} - {"libc6", "libgcc-s1"})}
 
@@ -130,11 +135,33 @@ def tools(folder):
     return folder / "bin"
 
 
+def linked():
+    """Entries of a bill of materials for what is in the programs of --old."""
+    sources = re.findall(r'"\S+ [0-9a-f]{64}  (\S+?)_(\S+)\.orig\.', (ROOT / "scripts/wheel-libraries.sh").read_text())
+    archives = debian_packages({pathlib.Path(f"/usr/lib/x86_64-linux-gnu/lib{name}.a") for name in ARCHIVES}).values()
+    return [debian_entry(*package) for package in sorted({*archives, *((*source, "source") for source in sources)})]
+
+
+def bill(wheel, version, shared=(), static=()):
+    """The bill of materials of a wheel, in the form of the images' ones. @shared: libraries that it may hold; auditwheel puts
+    a part of their hash into their names, and changes their bytes."""
+    layer = Layer()
+    known = {name: path.resolve() for path in shared for name in (path.name, path.resolve().name)}
+    with zipfile.ZipFile(wheel) as archive:
+        for path in archive.namelist():
+            if not path.endswith("/"):
+                layer.put(path, archive.read(path))
+                if source := known.get(re.sub(r"^threadtide\.libs/(.*)-[0-9a-f]{8}\.", r"\1.", path)):
+                    layer.sources[path] = source
+    digest = "sha256:" + hashlib.sha256(wheel.read_bytes()).hexdigest()
+    return bill_of_materials("wheel", version, [layer], digest, tool="scripts/wheel.py", linked=static)
+
+
 def clear(folder):
-    """Removes the wheels of an earlier run, and nothing else of a folder that may be anybody's."""
+    """Removes what an earlier run has made, and nothing else of a folder that may be anybody's."""
     folder.mkdir(parents=True, exist_ok=True)
-    for wheel in folder.glob(MADE):
-        wheel.unlink()
+    for file in (file for pattern in MADE for file in folder.glob(pattern)):
+        file.unlink()
 
 
 def main():
@@ -152,8 +179,10 @@ def main():
         write(raw, contents(build, old, version), f"threadtide-{version}.dist-info")
         run(place / "auditwheel", "repair", "--wheel-dir", to, raw,
             env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "SOURCE_DATE_EPOCH": "1767225600"})
-    for wheel in to.glob(MADE):
-        print(f"{wheel.stat().st_size / 1e6:.1f} MB  {wheel}")
+    wheel, = to.glob(MADE[0])
+    made = bill(wheel, version, *((), linked()) if old else (libraries(build),))
+    wheel.with_name(f"{wheel.stem}.spdx.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
+    print(f"{wheel.stat().st_size / 1e6:.1f} MB  {wheel}")
 
 
 if __name__ == "__main__":

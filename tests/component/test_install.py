@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import tempfile
+import zipfile
 
 import pytest
 
@@ -144,13 +145,30 @@ def test_configuration_shipped_for_the_service_shows_every_key():
     ("packages", ("threadtide_0.9.0-0upstream1_amd64.deb", "libtide-dev_0.9.0-0upstream1_amd64.spdx.json",
                   "threadtide_0.9.0.orig-uplot.tar.gz", "python3-threadtide-0.9.0-1.x86_64.rpm", "log"),
      ("thesis.tex", "other_1.deb", "threadtide", "tide-kube.kubeconfig")),
-    ("wheel", ("threadtide-0.9.0-py3-none-manylinux_2_34_x86_64.whl",), ("thesis.tex", "numpy-2.0-py3-none-any.whl"))])
+    ("wheel", ("threadtide-0.9.0-py3-none-manylinux_2_34_x86_64.whl", "threadtide-0.9.0-py3-none-manylinux_2_34_x86_64.spdx.json"),
+     ("thesis.tex", "numpy-2.0-py3-none-any.whl"))])
 def test_a_folder_for_what_is_made_keeps_all_that_is_somebody_elses(monkeypatch, tmp_path, script, ours, others):
     monkeypatch.syspath_prepend(conftest.ROOT / "scripts")
     for name in (*ours, *others):
         (tmp_path / name).write_text(name)
     importlib.import_module(script).clear(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == sorted(others)
+
+
+def test_the_bill_of_a_wheel_names_the_packages_of_its_libraries_shared_or_linked_in(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(conftest.ROOT / "scripts")
+    wheel = importlib.import_module("wheel")
+    file, library = tmp_path / "threadtide-1-py3-none-any.whl", pathlib.Path("/lib/x86_64-linux-gnu/libz.so.1")
+    name, _, number = library.resolve().name.partition(".")
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in ("threadtide/", "threadtide/bin/tide", f"threadtide.libs/{name}-0123abcd.{number}"):
+            archive.writestr(path, b"x" * (path[-1] != "/"))
+    bill = wheel.bill(file, "1", [library], wheel.linked())
+    said = {(r["relationshipType"], r["relatedSpdxElement"].removeprefix("SPDXRef-Package-")) for r in bill["relationships"]}
+    assert {("DEPENDS_ON", "zlib1g"), ("STATIC_LINK", "libjansson-dev"), ("STATIC_LINK", "systemd")} <= said
+    owner = {r["relatedSpdxElement"]: r["spdxElementId"] for r in bill["relationships"] if r["relationshipType"] == "CONTAINS"}
+    assert {f["fileName"]: owner[f["SPDXID"]] for f in bill["files"]} == {
+        "./threadtide/bin/tide": "SPDXRef-Package-threadtide", f"./threadtide.libs/{name}-0123abcd.{number}": "SPDXRef-Package-zlib1g"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="installs as root what another user has built")

@@ -3,6 +3,7 @@
 
 Tests marked `ci` need the packages and the wheel once, without a source package: CI runs them (scripts/check.py packages).
 """
+import json
 import os
 import pathlib
 import subprocess
@@ -53,6 +54,15 @@ def later():
 def again():
     """The folder of the second making of the same commit."""
     return BUILD.with_name(BUILD.name + "-again")
+
+
+def bill_of(file, inside):
+    """The bill of materials beside a package or wheel, which has to list what is @inside: {path: SHA-256}."""
+    bill = json.loads(file.with_name(f"{file.stem}.spdx.json").read_text())
+    assert {f["fileName"]: {c["algorithm"]: c["checksumValue"] for c in f["checksums"]}["SHA256"] for f in bill["files"]} == inside
+    ids = [element["SPDXID"] for kind in ("packages", "files") for element in bill[kind]]
+    assert len(ids) == len(set(ids))
+    return bill
 
 
 def compiled_example(folder, name):

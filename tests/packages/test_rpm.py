@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, ROOT
+from conftest import BUILD, ROOT, bill_of
 
 RPM = BUILD.with_name("rpm")
 pytestmark = pytest.mark.skipif(not shutil.which("rpm"), reason="needs rpm")
@@ -14,10 +14,22 @@ NAMES = ("threadtide", "libtide", "libtide-devel", "python3-threadtide", "thread
          "threadtide-hub", "threadtide-slurm", "tide-kube")
 
 
+def file_of(name):
+    return next(file for file in RPM.glob("*.x86_64.rpm") if file.name.startswith(f"{name}-0") or file.name.startswith(f"{name}-1"))
+
+
 def query(name, *words):
-    file = next(file for file in RPM.glob("*.x86_64.rpm") if file.name.startswith(f"{name}-0") or
-                file.name.startswith(f"{name}-1"))
-    return subprocess.run(["rpm", "-qp", *words, file], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return subprocess.run(["rpm", "-qp", *words, file_of(name)], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_bill_of_materials_names_every_file_and_dependency(name):
+    """rpm tells the hashes; folders and links have none."""
+    listed = (line.partition(" ") for line in query(name, "--qf", "[%{FILEDIGESTS} %{FILENAMES}\n]").splitlines())
+    bill = bill_of(file_of(name), {f".{path}": digest for digest, _, path in listed if digest})
+    needs = {re.split(r"[ (]", line)[0] for line in query(name, "--requires").splitlines()} - {"rpmlib", "config", "rtld"}
+    assert needs <= {package["name"].split("(")[0] for package in bill["packages"]}
+    assert query(name, "--qf", "%{VERSION}-%{RELEASE}") in [p["versionInfo"] for p in bill["packages"] if p["name"] == name]
 
 
 def test_its_packages_hold_what_debians_hold(packages):

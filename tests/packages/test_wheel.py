@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel of `make wheel`, in a clean root that has nothing but Python."""
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -14,7 +15,7 @@ import zipfile
 import pytest
 
 from clean_root import Root
-from conftest import BUILD, ROOT
+from conftest import BUILD, ROOT, bill_of
 
 VENV = "/venv/bin"
 MINUTE_S = 60
@@ -114,11 +115,41 @@ def test_its_tag_is_the_oldest_glibc_that_all_its_programs_run_with(wheel, tmp_p
     assert re.search(r"-manylinux_(\d+)_(\d+)_x86_64\.whl$", wheel.name).groups() == tuple(map(str, max(needed)[:2]))
 
 
-def test_the_one_for_older_systems_runs_two_jobs_without_a_compiler(tmp_path):
+@pytest.fixture(scope="module")
+def old_wheel():
     found = list(BUILD.with_name("wheel-old").glob("*.whl"))
     if not found:
         pytest.skip("`make wheel-old` makes it")
-    wheel, = found
+    return found[0]
+
+
+def checked_bill(wheel):
+    """The wheel's bill of materials, and the names of files that are from a package of Debian's."""
+    with zipfile.ZipFile(wheel) as archive:
+        bill = bill_of(wheel, {f"./{name}": hashlib.sha256(archive.read(name)).hexdigest()
+                               for name in archive.namelist() if not name.endswith("/")})
+    ours = {r["relatedSpdxElement"] for r in bill["relationships"]
+            if (r["spdxElementId"], r["relationshipType"]) == ("SPDXRef-Package-threadtide", "CONTAINS")}
+    return bill, {file["fileName"] for file in bill["files"] if file["SPDXID"] not in ours}
+
+
+@pytest.mark.ci
+def test_the_bill_of_materials_names_every_file_and_whose_the_libraries_are(wheel):
+    bill, others = checked_bill(wheel)
+    assert others == {f["fileName"] for f in bill["files"] if f["fileName"].startswith("./threadtide.libs/")}
+    assert "libgnutls30" in {package["name"] for package in bill["packages"]}
+
+
+def test_the_bill_of_the_one_for_older_systems_names_what_is_in_its_programs(old_wheel):
+    bill, others = checked_bill(old_wheel)
+    linked = {r["relatedSpdxElement"] for r in bill["relationships"] if r["relationshipType"] == "STATIC_LINK"}
+    assert linked == {f"SPDXRef-Package-{name}" for name in (
+        "libinih-dev", "libjansson-dev", "libmicrohttpd", "libncurses-dev", "libsqlite3-dev", "systemd", "util-linux")}
+    assert not others and linked < {package["SPDXID"] for package in bill["packages"]}
+
+
+def test_the_one_for_older_systems_runs_two_jobs_without_a_compiler(old_wheel, tmp_path):
+    wheel = old_wheel
     assert wheel.name.endswith("-py3-none-manylinux_2_28_x86_64.whl")
     subprocess.run(["/usr/bin/python3", "-m", "venv", tmp_path / "venv"], check=True)
     tools = tmp_path / "venv/bin"
