@@ -71,6 +71,9 @@ check-packages: packages rpm wheel wheel-old
 	@scripts/setup.sh cluster || echo 'check-packages: no virtual machines here, see above'
 	@scripts/setup.sh kube || echo 'check-packages: no Kubernetes here, see above'
 	@scripts/packages.py --no-lintian --vary --to $(BUILD)/packages-again
+	@scripts/packages.py --rpm --vary --to $(BUILD)/rpm-again
+	@python3 scripts/wheel.py --vary --to $(BUILD)/wheel-again
+	@python3 scripts/wheel.py --old --vary --to $(BUILD)/wheel-old-again
 	@scripts/packages.py --no-lintian --plus test --to $(BUILD)/packages-later
 	@scripts/packages.py --binary --no-lintian --commit $$(cat tests/packages/old-release) --to $(BUILD)/packages-old
 	@TIDE_PACKAGES=$(BUILD)/packages /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/packages
@@ -189,7 +192,7 @@ help:
 	@echo 'make check        every test, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-all    both of these at once, as CI does: shorter than one after the other'
-	@echo 'make check-packages  these packages made twice and installed, upgraded, removed with and without systemd (as root)'
+	@echo 'make check-packages  packages and wheels made twice; installed, upgraded, removed with and without systemd; the chart with Helm (as root)'
 	@echo 'make check-aarch64  everything cross-compiled for aarch64, unit tests and some others emulated (half an hour)'
 	@echo 'make check-kueue  trainings in queues of Kueue itself (built once in five minutes; then a minute)'
 	@echo 'make check-pods   PyTorch and TensorFlow in pods share the cores of a virtual machine with kubelet and containerd 2 (as root, half an hour)'

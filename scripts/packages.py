@@ -142,17 +142,33 @@ def bill(package):
     return bill_of_materials(name, version, [layer], digest, tool="scripts/packages.py", product=name, needs=needs, kind=kind)
 
 
-def build_rpm(folder, version):
-    """Makes packages by dist/rpm/threadtide.spec; Debian's rpm does not know what is installed, hence --nodeps."""
+def surroundings(work, vary):
+    """Environment and umask of a build. --vary: with all that must not matter different."""
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(work), "LC_ALL": "C.UTF-8", "TZ": "UTC",
+           "DEB_BUILD_OPTIONS": f"parallel={os.cpu_count()}"}
+    if vary:
+        env.update(LC_ALL="C", TZ="Pacific/Kiritimati", DEB_BUILD_OPTIONS="parallel=1", USER="somebody")
+    return env, 0o027 if vary else 0o022
+
+
+def build_rpm(folder, version, vary):
+    """Makes packages by dist/rpm/threadtide.spec; Debian's rpm does not know what is installed, hence --nodeps.
+    Debian's flags of its own packages keep the folder out of the programs; rpm's do so on Fedora alone."""
     work = folder.parent
+    env, umask = surroundings(work, vary)
     (work / f"threadtide_{version}.orig.tar.xz").rename(work / f"threadtide-{version}.tar.xz")
     epoch = output("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
+    macros = {"_topdir": f"{work}/rpm", "_sourcedir": work, "_buildhost": "localhost", "use_source_date_epoch_as_buildtime": 1,
+              "clamp_mtime_to_source_date_epoch": 1}
+    env.update(SOURCE_DATE_EPOCH=epoch, CPPFLAGS=f"-ffile-prefix-map={work}/rpm/BUILD=.")
     with open(work / "log", "wb") as log:
-        done = subprocess.run(
-            ["rpmbuild", "-ba", "--nodeps", "--define", f"_topdir {work}/rpm", "--define", f"_sourcedir {work}",
-             "--define", "_buildhost localhost", "--define", "use_source_date_epoch_as_buildtime 1",
-             "--define", "clamp_mtime_to_source_date_epoch 1", folder / "dist/rpm/threadtide.spec"],
-            env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, stdout=log, stderr=subprocess.STDOUT, check=False)
+        # The source package names the folder that it was made in; made together with it, the others would have its hash.
+        for what, more in (("-bs", {"_builddir": "/tmp"}), ("-bb", {})):
+            defined = [word for name, value in {**macros, **more}.items() for word in ("--define", f"{name} {value}")]
+            done = subprocess.run(["rpmbuild", what, "--nodeps", *defined, folder / "dist/rpm/threadtide.spec"], env=env, umask=umask,
+                                  stdout=log, stderr=subprocess.STDOUT, check=False)
+            if done.returncode:
+                break
     if done.returncode:
         print(*(work / "log").read_text(errors="replace").splitlines()[-60:], sep="\n")
         sys.exit(f"packages: rpmbuild ended with {done.returncode}")
@@ -161,15 +177,11 @@ def build_rpm(folder, version):
 
 
 def build(folder, options):
-    """--vary: with all that must not matter different."""
-    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder.parent), "LC_ALL": "C.UTF-8", "TZ": "UTC",
-           "DEB_BUILD_OPTIONS": f"parallel={os.cpu_count()}"}
-    if options.vary:
-        env.update(LC_ALL="C", TZ="Pacific/Kiritimati", DEB_BUILD_OPTIONS="parallel=1", USER="somebody")
+    env, umask = surroundings(folder.parent, options.vary)
     log = folder.parent / "log"
     with open(log, "wb") as file:
         done = subprocess.run(["dpkg-buildpackage", "-us", "-uc", *(["-b"] if options.binary else [])], cwd=folder, env=env, stdout=file,
-                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, umask=0o027 if options.vary else 0o022, check=False)
+                              stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, umask=umask, check=False)
     if done.returncode:
         print(*log.read_text(errors="replace").splitlines()[-60:], sep="\n")
         sys.exit(f"packages: dpkg-buildpackage ended with {done.returncode}")
@@ -211,7 +223,7 @@ def main():
         work.mkdir(exist_ok=True)
         folder = source_tree(work, options.plus, options.binary, commit)
         if options.rpm:
-            build_rpm(folder, folder.name.rpartition("-")[2])
+            build_rpm(folder, folder.name.rpartition("-")[2], options.vary)
         else:
             build(folder, options)
         clear(to)

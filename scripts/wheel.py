@@ -3,10 +3,10 @@
 """Makes a wheel that brings all of Threadtide that a user needs: the Python package, tide, tided, the
 library and the agent.
 
-    scripts/wheel.py [--to DIR] [--old]
+    scripts/wheel.py [--to DIR] [--old] [--vary]
 
 DIR (build/wheel) has the wheel, of the source tree as it is, and NAME.spdx.json beside it: its files with their hashes, and
-the Debian packages that its libraries are from (SPDX 2.3). Its programs are compiled here, so it says which
+the Debian packages that its libraries are from (SPDX 2.3). The same tree gives the same bytes, whatever the folder. Its programs are compiled here, so it says which
 glibc they need at least (auditwheel finds out), about this machine's; the agent needs 2.17. Shared libraries of
 this machine that the programs need are in it, with the licences that their Debian packages name. libcurl is not:
 it is loaded if tided watches a container engine, which a user's own does not.
@@ -16,6 +16,7 @@ scripts/wheel-libraries.sh.
 """
 import argparse
 import base64
+import contextlib
 import csv
 import hashlib
 import io
@@ -48,9 +49,15 @@ def run(*command, **more):
     return subprocess.run(command, check=True, **more)
 
 
+def configure(folder, *more, **how):
+    """Programs name sources (assert()) by their way from the build's folder, unless that is replaced."""
+    again = ["--reconfigure"] if (folder / "build.ninja").exists() else []
+    run("meson", "setup", *again, folder, *OPTIONS, f"-Dc_args=-ffile-prefix-map={os.path.relpath(ROOT, folder)}=.", *more, cwd=ROOT,
+        stdout=subprocess.DEVNULL, **how)
+
+
 def compiled(folder, *programs):
-    if not (folder / "build.ninja").exists():
-        run("meson", "setup", folder, *OPTIONS, cwd=ROOT, stdout=subprocess.DEVNULL)
+    configure(folder)
     run("ninja", "-C", folder, *LIBRARIES, *programs, stdout=subprocess.DEVNULL)
     return folder
 
@@ -58,9 +65,7 @@ def compiled(folder, *programs):
 def compiled_old(folder):
     """Without the agent, which needs no old glibc: compat.h keeps it at 2.17."""
     made = run(ROOT / "scripts/wheel-libraries.sh", stdout=subprocess.PIPE, text=True).stdout.strip()
-    env = {**os.environ, "CC": f"{made}/cc", "PKG_CONFIG_LIBDIR": f"{made}/lib/pkgconfig"}
-    if not (folder / "build.ninja").exists():
-        run("meson", "setup", folder, *OPTIONS, *OLD_OPTIONS, cwd=ROOT, env=env, stdout=subprocess.DEVNULL)
+    configure(folder, *OLD_OPTIONS, env={**os.environ, "CC": f"{made}/cc", "PKG_CONFIG_LIBDIR": f"{made}/lib/pkgconfig"})
     run("ninja", "-C", folder, LIBRARIES[0], *PROGRAMS, stdout=subprocess.DEVNULL)
     return folder
 
@@ -168,19 +173,24 @@ def main():
     parser = argparse.ArgumentParser(description="Makes a wheel with tide, tided, the library and the agent.")
     parser.add_argument("--to", type=pathlib.Path, default=ROOT / "build/wheel", help="DIR (build/wheel)")
     parser.add_argument("--old", action="store_true", help="for glibc 2.28")
-    options = parser.parse_args()
-    to, version = options.to.resolve(), project_version()
-    build = compiled(to.with_name("wheel-build"), *(() if options.old else PROGRAMS))
-    old = compiled_old(to.with_name("wheel-old-build")) if options.old else None
+    parser.add_argument("--vary", action="store_true", help="all compiled anew in another folder, language, time zone and umask")
+    asked = parser.parse_args()
+    to, version = asked.to.resolve(), project_version()
     place = tools(to.with_name("wheel-tools"))
-    clear(to)
-    with tempfile.TemporaryDirectory() as folder:
-        raw = pathlib.Path(folder, f"threadtide-{version}-{PURE}.whl")
+    if asked.vary:
+        os.environ.update(LC_ALL="C", TZ="Pacific/Kiritimati")
+        os.umask(0o027)
+    with contextlib.ExitStack() as stack:
+        work = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=to.parent, prefix="wheel-"))) if asked.vary else to.parent
+        build = compiled(work / "wheel-build", *(() if asked.old else PROGRAMS))
+        old = compiled_old(work / "wheel-old-build") if asked.old else None
+        clear(to)
+        raw = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()), f"threadtide-{version}-{PURE}.whl")
         write(raw, contents(build, old, version), f"threadtide-{version}.dist-info")
-        run(place / "auditwheel", "repair", "--wheel-dir", to, raw,
+        run(place / "auditwheel", "repair", "--wheel-dir", to, raw, umask=0o022,  # which it writes into the wheel
             env={**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "SOURCE_DATE_EPOCH": "1767225600"})
-    wheel, = to.glob(MADE[0])
-    made = bill(wheel, version, *((), linked()) if old else (libraries(build),))
+        wheel, = to.glob(MADE[0])
+        made = bill(wheel, version, *((), linked()) if old else (libraries(build),))
     wheel.with_name(f"{wheel.stem}.spdx.json").write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")
     print(f"{wheel.stat().st_size / 1e6:.1f} MB  {wheel}")
 

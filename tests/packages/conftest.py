@@ -50,10 +50,13 @@ def later():
     return Packages(BUILD.with_name(BUILD.name + "-later"))
 
 
-@pytest.fixture(scope="session")
-def again():
-    """The folder of the second making of the same commit."""
-    return BUILD.with_name(BUILD.name + "-again")
+def made_twice(folder, *kinds):
+    """Names of the files that are the same bytes there and in the folder of the second making."""
+    here, there = ({file.name: file for kind in kinds for file in place.glob(kind)}
+                   for place in (folder, folder.with_name(folder.name + "-again")))
+    assert here.keys() == there.keys()
+    assert [name for name in here if here[name].read_bytes() != there[name].read_bytes()] == []
+    return here.keys()
 
 
 def bill_of(file, inside):

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, ROOT, bill_of
+from conftest import BUILD, ROOT, bill_of, made_twice
 
 RPM = BUILD.with_name("rpm")
 pytestmark = pytest.mark.skipif(not shutil.which("rpm"), reason="needs rpm")
@@ -20,6 +20,12 @@ def file_of(name):
 
 def query(name, *words):
     return subprocess.run(["rpm", "-qp", *words, file_of(name)], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def test_the_same_commit_gives_the_same_bytes():
+    """In another folder, time zone, language and umask. The source package names its folder, and is not compared."""
+    names = made_twice(RPM, "*.x86_64.rpm", "*.tar.*", "*.spdx.json")
+    assert len([name for name in names if name.endswith(".x86_64.rpm")]) >= len(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

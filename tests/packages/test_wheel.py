@@ -15,7 +15,7 @@ import zipfile
 import pytest
 
 from clean_root import Root
-from conftest import BUILD, ROOT, bill_of
+from conftest import BUILD, ROOT, bill_of, made_twice
 
 VENV = "/venv/bin"
 MINUTE_S = 60
@@ -121,6 +121,12 @@ def old_wheel():
     if not found:
         pytest.skip("`make wheel-old` makes it")
     return found[0]
+
+
+@pytest.mark.parametrize("name", ["wheel", "wheel-old"])
+def test_the_same_tree_gives_the_same_bytes(name):
+    """In another folder, time zone, language and umask."""
+    assert len(made_twice(BUILD.with_name(name), "*.whl", "*.spdx.json")) == 2
 
 
 def checked_bill(wheel):
