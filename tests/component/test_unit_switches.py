@@ -112,6 +112,13 @@ def test_who_may_switch_what(room):
     assert (unit.lights.orders, unit.ac.orders, unit.fridge.orders, unit.press.orders) == (["off"], [], [], [])
 
 
+def test_a_command_of_an_hour_is_taken_though_the_hubs_clock_is_ahead(room):
+    unit = room("[switch lights]\nkind = tasmota\ntopic = lights\ncommand = yes\n", ("lights",))
+    ident = unit.hub.command("lights", False, MONDAY_17 + 3600 + 40)  # the unit's clock has run since the start
+    unit.parent.wait(lambda p: outcome(p, ident))
+    assert outcome(unit.parent, ident) == "done", text(unit.parent, ident)
+
+
 def restart(unit):
     since = len(unit.parent.states)
     if unit.process.poll() is None:

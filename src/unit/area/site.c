@@ -23,7 +23,7 @@
 #define QUERY_NS  (30 * NS_PER_S) /* each relay is asked how it is */
 #define SILENT_NS (90 * NS_PER_S) /* a relay that does not answer for so long is unknown */
 #define TRIES     3               /* orders without an answer before people are told */
-#define AHEAD_MS  3600000         /* a command that ends later is of another clock */
+#define AHEAD_MS  3660000         /* one that ends later is of another clock: an hour is the most */
 
 #define RULED_HEAD    "threadtide ruled 1"
 #define RULED_MAX     (CONFIG_SWITCHES_MAX * (CONFIG_NAME_MAX + 8) + 64)
