@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The right to switch: the table of docs/permissions.md, row by row, with relays on a real broker. Nothing that must
 stay on goes off, whatever fails."""
+import subprocess
 import time
 import uuid
 
@@ -256,6 +257,21 @@ def test_a_command_ends_in_its_time_also_when_the_clock_is_set_back(room):
     orders = len(unit.lights.orders)
     time.sleep(12)  # longer than the pause between two orders
     assert len(unit.lights.orders) == orders
+
+
+def test_an_order_that_the_broker_holds_for_a_relay_ends_with_its_command(room):
+    unit = room("[switch lights]\nkind = tasmota\ntopic = lights\ncommand = yes\n", ("lights",))
+    unit.lights.end()
+    relay = ["mosquitto_sub", "-V", "5", "-p", str(unit.broker.port), "-q", "1", "-i", "lights", "-c", "-x", "300",
+             "-t", "cmnd/lights/POWER", "-F", "x%p"]
+    subprocess.run([*relay, "-E"], check=True, timeout=30)  # its connection is broken from now on
+    unit.clock.set(MONDAY_17)
+    ident = unit.hub.command("lights", False, MONDAY_17 + 4)
+    unit.parent.wait(lambda p: outcome(p, ident))
+    assert outcome(unit.parent, ident) == "expired", text(unit.parent, ident)
+    time.sleep(1.5)  # the broker counts in whole seconds
+    heard = subprocess.run([*relay, "-W", "3"], capture_output=True, text=True, timeout=30, check=False).stdout
+    assert "xOFF" not in heard.splitlines()
 
 
 def test_a_relay_that_chatters_is_told_and_left_alone(room):

@@ -131,13 +131,15 @@ static void reason(const struct switched *w, enum relay_answer answer, char *ret
                  w->relay.on ? c->min_on_s : c->min_off_s);
 }
 
-static void order(struct switched *w)
+/* @left: milliseconds of the command. */
+static void order(struct switched *w, uint64_t left)
 {
+    uint64_t for_s = w->want == WANT_BY_COMMAND ? (left + 999) / 1000 : UINT32_MAX;
     char text[PAYLOAD_TEXT_MAX];
 
     if (w->tries < TRIES || w->deaf) {
         /* Fails while the broker is away: relay_ask() allows another order in 10 s. */
-        if (w->port.config->ops->order(&w->port, w->on) == 0 && !w->deaf)
+        if (w->port.config->ops->order(&w->port, w->on, (uint32_t)for_s) == 0 && !w->deaf)
             w->tries++;
         return;
     }
@@ -161,6 +163,16 @@ static uint64_t left_ms(const struct switched *w, uint64_t wall_ms, uint64_t now
     return wall < monotonic ? wall : monotonic;
 }
 
+/* An order that waited for its line: nothing is switched blindly, by nobody's will, or too late. */
+static bool wanted(void *arg, bool on)
+{
+    const struct switched *w = arg;
+
+    if (w->want == WANT_NOTHING || w->on != on || !w->relay.known)
+        return false;
+    return w->want != WANT_BY_COMMAND || left_ms(w, wallclock_ms(), clock_now_ns()) > 0;
+}
+
 static void try(struct switched *w, uint64_t wall_ms, uint64_t now_ns)
 {
     uint64_t left = left_ms(w, wall_ms, now_ns), later_ns, wait_ms;
@@ -180,7 +192,7 @@ static void try(struct switched *w, uint64_t wall_ms, uint64_t now_ns)
         w->off_by_rule |= w->want == WANT_BY_RULE && !w->on && w->tries;
         finish(w, "done", "it was so already");
     } else if (answer == RELAY_SWITCH) {
-        order(w);
+        order(w, left);
     } else if (w->want == WANT_BY_COMMAND && !w->relay.ordered_ns &&
                (answer == RELAY_NEVER || wait_ms >= left)) {
         reason(w, answer, why, sizeof(why));
@@ -564,7 +576,8 @@ static int open_relay(struct site *s, unsigned i, const struct switch_config *c,
     *w = (struct switched){
         .config = c,
         .site = s,
-        .port = {.config = c, .broker = broker, .told = told, .lost = lost, .arg = w},
+        .port =
+            {.config = c, .broker = broker, .told = told, .lost = lost, .wanted = wanted, .arg = w},
         .relay = {.always_on = c->always_on,
                   .min_on_s = c->min_on_s,
                   .min_off_s = c->min_off_s,

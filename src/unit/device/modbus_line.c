@@ -70,11 +70,25 @@ static void answer(struct modbus_line *l, const char *why, const uint16_t *value
     a->done(a->arg, why, value);
 }
 
+/* The kernel would go on delivering what it holds, an order among it: also behind a close. */
+static void discard(struct modbus_line *l)
+{
+    const struct linger none = {.l_onoff = 1};
+
+    if (l->fd < 0)
+        return;
+    if (serial(l))
+        tcflush(l->fd, TCOFLUSH);
+    else
+        setsockopt(l->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+}
+
 /* All that wait are told; those who ask again meanwhile wait for the next connection. */
 static void hang_up(struct modbus_line *l, const char *why)
 {
     struct modbus_ask *a = l->first, *next;
 
+    discard(l);
     l->io = sd_event_source_disable_unref(l->io);
     l->fd = close_fd(l->fd);
     l->state = LINE_CLOSED;
@@ -101,11 +115,15 @@ static void ask_next(struct modbus_line *l)
     size_t len;
     ssize_t n;
 
-    if (l->state != LINE_IDLE || !l->first)
+    if (l->state != LINE_IDLE)
+        return;
+    while (l->first && l->first->wanted && !l->first->wanted(l->first->arg))
+        answer(l, NULL, NULL);
+    if (!l->first)
         return;
     l->len = 0;
     if (serial(l)) {
-        tcflush(l->fd, TCIFLUSH);
+        tcflush(l->fd, TCIOFLUSH); /* also what it could not send, an order perhaps */
         len = modbus_rtu_request(&l->first->question, request);
         n = write(l->fd, request, len);
     } else {

@@ -20,6 +20,11 @@ struct modbus_ask {
     struct modbus_question question;
     /* @why NULL: @value has the answer. It may ask again at once. */
     void (*done)(void *arg, const char *why, const uint16_t *value);
+    /*
+     * Asked when the question is about to go out, which may be long after modbus_line_ask(); may be
+     * NULL. False: it does not go out, and done() gets neither @why nor @value.
+     */
+    bool (*wanted)(void *arg);
     void *arg;
     bool waiting; /* the line's */
     struct modbus_ask *next;

@@ -20,6 +20,8 @@ struct relay_port {
     void *own;           /* of its kind */
     void (*told)(void *arg, bool on);
     void (*lost)(void *arg, const char *why);
+    /* Whether an order is to go out still: a kind whose orders wait asks before it sends one. */
+    bool (*wanted)(void *arg, bool on);
     void *arg;
 };
 
@@ -31,8 +33,9 @@ struct relay_ops {
     const char *(*lacks)(const struct switch_config *c);
     int (*open)(struct relay_port *p, sd_event *event);              /* 0 or -errno */
     void (*got)(struct relay_port *p, const struct mqtt_message *m); /* kinds with a broker */
-    void (*query)(struct relay_port *p);         /* it shall tell how it is: told() or lost() */
-    int (*order)(struct relay_port *p, bool on); /* sent: 0, or -errno; told() says what came */
+    void (*query)(struct relay_port *p); /* it shall tell how it is: told() or lost() */
+    /* An order, of no use after @for_s. Sent: 0, or -errno; told() says what came. */
+    int (*order)(struct relay_port *p, bool on, uint32_t for_s);
     void (*close)(struct relay_port *p);
 };
 

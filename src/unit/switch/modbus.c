@@ -29,11 +29,20 @@ static void write_coil(struct relay_port *p)
     modbus_line_ask(c->line, &c->ask);
 }
 
+/* The line may have been busy or away for longer than the order's time. */
+static bool coil_wanted(void *arg)
+{
+    struct relay_port *p = arg;
+    const struct coil *c = p->own;
+
+    return !c->ordering || p->wanted(p->arg, c->ask.question.count != 0);
+}
+
 static void coil_answered(void *arg, const char *why, const uint16_t *value)
 {
     struct relay_port *p = arg;
     struct coil *c = p->own;
-    bool wrote = c->ordering;
+    bool wrote = c->ordering; /* or it was no longer wanted, and @value is NULL */
 
     c->ordering = false;
     if (why)
@@ -61,6 +70,7 @@ static int open_coil(struct relay_port *p, sd_event *event)
     if (!c)
         return -ENOMEM;
     c->ask.done = coil_answered;
+    c->ask.wanted = coil_wanted;
     c->ask.arg = p;
     r = modbus_line_get(event, &p->config->bus, &c->line);
     if (r < 0)
@@ -83,7 +93,8 @@ static void query_coil(struct relay_port *p)
     modbus_line_ask(c->line, &c->ask);
 }
 
-static int order_coil(struct relay_port *p, bool on)
+/* It asks whether the order is wanted still when it is about to be written. */
+static int order_coil(struct relay_port *p, bool on, uint32_t for_s)
 {
     struct coil *c = p->own;
 

@@ -39,13 +39,15 @@ static int subscribe(struct relay_port *p, const char *fmt, const char *channel)
     return mqtt_subscribe(p->broker, text, 1);
 }
 
-static int publish(struct relay_port *p, const char *fmt, const char *channel, const char *text)
+static int publish(struct relay_port *p, const char *fmt, const char *channel, const char *text,
+                   uint32_t for_s)
 {
     char topic[CONFIG_TEXT_MAX + 48];
     int id;
 
     snprintf(topic, sizeof(topic), fmt, p->config->topic, channel);
-    return mqtt_publish(p->broker, topic, text, strlen(text), 1, false, ORDER_S, &id);
+    return mqtt_publish(p->broker, topic, text, strlen(text), 1, false,
+                        for_s < ORDER_S ? for_s : ORDER_S, &id);
 }
 
 static const char *lacks(const struct switch_config *c)
@@ -92,14 +94,14 @@ static void query_tasmota(struct relay_port *p)
 {
     char channel[CHANNEL_TEXT];
 
-    publish(p, "cmnd/%s/POWER%s", tasmota_channel(p, channel), "");
+    publish(p, "cmnd/%s/POWER%s", tasmota_channel(p, channel), "", ORDER_S);
 }
 
-static int order_tasmota(struct relay_port *p, bool on)
+static int order_tasmota(struct relay_port *p, bool on, uint32_t for_s)
 {
     char channel[CHANNEL_TEXT];
 
-    return publish(p, "cmnd/%s/POWER%s", tasmota_channel(p, channel), on ? "ON" : "OFF");
+    return publish(p, "cmnd/%s/POWER%s", tasmota_channel(p, channel), on ? "ON" : "OFF", for_s);
 }
 
 const struct relay_ops relay_tasmota = {.kind = "tasmota",
@@ -147,14 +149,14 @@ static void query_shelly(struct relay_port *p)
 {
     char channel[CHANNEL_TEXT];
 
-    publish(p, "%s/command/switch:%s", shelly_channel(p, channel), "status_update");
+    publish(p, "%s/command/switch:%s", shelly_channel(p, channel), "status_update", ORDER_S);
 }
 
-static int order_shelly(struct relay_port *p, bool on)
+static int order_shelly(struct relay_port *p, bool on, uint32_t for_s)
 {
     char channel[CHANNEL_TEXT];
 
-    return publish(p, "%s/command/switch:%s", shelly_channel(p, channel), on ? "on" : "off");
+    return publish(p, "%s/command/switch:%s", shelly_channel(p, channel), on ? "on" : "off", for_s);
 }
 
 const struct relay_ops relay_shelly = {.kind = "shelly",
