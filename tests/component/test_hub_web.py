@@ -88,6 +88,21 @@ def test_a_flood_of_logins_and_tokens_fills_no_log(hub):  # noqa: F811
     assert len(refused) == answers.count(401) + answers.count(403) + 1
 
 
+def test_who_asks_for_much_that_is_refused_fills_no_log_and_is_in_it_all_the_same(hub):  # noqa: F811
+    vera = hub.script("vera")
+    for n in range(120):
+        assert vera.call("POST", f"/v1/areas/unlp/lab3/switches/ac{n}", {"on": True})[0] == 403
+    hub.script("olga").call("POST", "/v1/tokens", {"name": "lab9"})  # another user's is a row
+    hub.stop()  # the rest is told each minute, and at the end
+    code, log, err = hub.run("audit", "--limit", "1000")
+    assert code == 0, err
+    rows = [line for line in log.splitlines() if " vera " in line]
+    each = [row for row in rows if "refused: vera is viewer" in row]
+    more = [int(found[1]) for row in rows if (found := re.search(r"refused changes +(\d+) more +refused or failed", row))]
+    assert len(each) + sum(more) == 120 and 10 <= len(each) <= 12 and 1 <= len(more) <= 3, log  # a minute may end meanwhile
+    assert "refused: olga is operator" in log
+
+
 def test_users_see_their_own_energy_and_administrators_everybodys(hub):  # noqa: F811
     hub.enrol("lab3")
     for user, kwh in (("vera", 0.5), ("olga", 0.25)):

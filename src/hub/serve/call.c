@@ -105,6 +105,8 @@ void call_audit(struct call *c, const char *what, const char *target, const stru
 
     if (code == -EAGAIN && !c->known && !now_and_then())
         return;
+    if (code && c->known && !refusals_row(c->refusals, c->who.name, c->from))
+        return;
     snprintf(row.user, sizeof(row.user), "%s", c->known ? c->who.name : "");
     snprintf(row.from, sizeof(row.from), "%s", c->from);
     snprintf(row.what, sizeof(row.what), "%s", what);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "host/net/httpd.h"
+#include "hub/people/refusals.h"
 #include "hub/serve/answers.h"
 #include "hub/serve/request.h"
 #include "hub/serve/stream.h"
@@ -49,6 +50,7 @@ struct call {
     const struct route *route;
     struct streams *streams;
     struct answers *answers;
+    struct refusals *refusals;
     struct stream *stream;   /* that answers it */
     const char *cookie_name; /* of sessions */
     bool known;              /* @who asks */
@@ -71,8 +73,8 @@ void call_fail_of(struct call *c, const struct error *err);
 
 /*
  * Writes what was asked for into the audit log. @err: why it was not done; its code -EPERM or
- * -EACCES: "refused", another: "failed"; 0 or NULL: "done". A log that cannot be written goes to
- * stderr.
+ * -EACCES: "refused", another: "failed"; 0 or NULL: "done". Many that were not done share a row
+ * (people/refusals.h). A log that cannot be written goes to stderr.
  */
 void call_audit(struct call *c, const char *what, const char *target, const struct error *err);
 

@@ -6,6 +6,7 @@
 #include "base/fnv.h"
 #include "host/net/embedded.h"
 #include "host/trust/identity.h"
+#include "hub/people/refusals.h"
 #include "hub/serve/events.h"
 #include "hub/serve/routes.h"
 #include "hub/trust/certificate.h"
@@ -26,6 +27,7 @@ struct web {
     struct streams *streams;
     struct events *events;
     struct answers answers;
+    struct refusals refusals;
     struct certificate certificate;
     sd_event_source *retry, *look;
     unsigned looks;
@@ -173,6 +175,7 @@ static void on_request(void *arg, struct httpd_request *r)
     c->http = r;
     c->streams = w->streams;
     c->answers = &w->answers;
+    c->refusals = &w->refusals;
     c->cookie_name = w->cookie_name;
     tell_address(c, r->address);
     c->route = routes_find(r->method, r->path, c, &other);
@@ -268,12 +271,27 @@ static void look_at_certificate(struct web *w)
     snprintf(w->last_problem, sizeof(w->last_problem), "%s", r < 0 ? err.text : "");
 }
 
+static void tell_refusals(void *arg, const struct refusal *refusal)
+{
+    struct web *w = arg;
+    struct audit_row row = {.what = "refused changes",
+                            .outcome = "refused or failed: too many for a row each"};
+    struct error err = {0};
+
+    snprintf(row.user, sizeof(row.user), "%s", refusal->user);
+    snprintf(row.from, sizeof(row.from), "%s", refusal->from);
+    snprintf(row.target, sizeof(row.target), "%u more", (unsigned)refusal->more);
+    if (audit_append(w->o.people, &row, &err) < 0)
+        say(w, err.text);
+}
+
 static int on_look(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct web *w = arg;
     struct error err = {0};
 
     look_at_certificate(w);
+    refusals_tell(&w->refusals, tell_refusals, w);
     if (w->looks++ % TIDY_LOOKS == 0) {
         people_tidy(w->o.people);
         if (audit_tidy(w->o.people, w->o.conf->keep_audit_ms / 1000, &err) < 0)
@@ -334,6 +352,8 @@ struct web *web_free(struct web *w)
     events_free(w->events);
     streams_free(w->streams);
     answers_forget(&w->answers);
+    refusals_tell(&w->refusals, tell_refusals, w);
+    refusals_done(&w->refusals);
     sd_event_source_disable_unref(w->retry);
     sd_event_source_disable_unref(w->look);
     free(w);
