@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from daemon import GUARD_S, eventually
-from hub_web import needs_tools
+from hub_web import areas, needs_tools
 from hub_web import hub  # noqa: F401 (a fixture)
 
 pytestmark = needs_tools
@@ -65,6 +65,22 @@ def test_power_comes_once_a_second_and_a_stream_ends_with_its_session(hub):  # n
     assert vera.call("POST", "/v1/logout")[0] == 200
     while stream.next() is not None:
         pass
+
+
+def test_an_areas_long_state_reaches_open_pages(hub):  # noqa: F811
+    hub.enrol("lab3")
+    hub.state_of("lab3")
+    vera, heard = hub.user("vera"), []
+    stream = vera.stream()
+    nodes = [{"node": f"{n:03}" + "x" * 60, "jobs": 1, "cores": 1} for n in range(200)]
+    hub.publish("lab3", "tide/1/lab3/up/shrunk", json.dumps({"v": 1, "nodes": nodes, "jobs": []}))
+    eventually(lambda: len(areas(vera)["unlp/lab3"]["shrunk"]) == len(nodes))
+    time.sleep(2)  # states are told five times a second
+    hub.publish("lab3", "tide/1/lab3/up/event", json.dumps({"v": 1, "time": 5, "type": "gap", "text": "after"}))
+    while not heard or heard[-1][1] != "event":
+        heard.append(stream.next("state", "event"))
+    stream.close()
+    assert [len(data["shrunk"]) for _, kind, data in heard if kind == "state"][-1:] == [len(nodes)]
 
 
 class Slow:

@@ -13,7 +13,9 @@ struct streams {
     struct people *people;
     uint32_t epoch;          /* another one after each start of the hub */
     char *text[STREAM_KEPT]; /* event K at [K % STREAM_KEPT] */
+    uint64_t first_kept;     /* number of the oldest one */
     uint64_t next;           /* number of the next event; the first is 1 */
+    size_t bytes;            /* of all that are kept */
     uint64_t skipped;        /* events before this number are not all that happened */
     struct stream *first;
     sd_event_source *timer;
@@ -39,9 +41,24 @@ static char **text_at(struct streams *s, uint64_t number)
     return &s->text[number % STREAM_KEPT];
 }
 
-static uint64_t oldest(const struct streams *s)
+/* Keeps the text, which is not NULL, as the next event. */
+static void keep(struct streams *s, char *text)
 {
-    return s->next > STREAM_KEPT ? s->next - STREAM_KEPT : 1;
+    *text_at(s, s->next++) = text;
+    s->bytes += strlen(text);
+}
+
+/* Makes room for an event of @len bytes. */
+static void drop_old(struct streams *s, size_t len)
+{
+    while (s->first_kept < s->next &&
+           (s->next - s->first_kept >= STREAM_KEPT || s->bytes + len > STREAM_KEPT_BYTES)) {
+        char **old = text_at(s, s->first_kept++);
+
+        s->bytes -= strlen(*old);
+        free(*old);
+        *old = NULL;
+    }
 }
 
 bool streams_open(const struct streams *s)
@@ -62,17 +79,17 @@ void streams_tell(struct streams *s, const char *type, json_t *data)
     int len = -1;
 
     json_decref(data);
-    if (json)
+    if (json && strlen(json) > STREAM_TEXT_MAX)
+        len = asprintf(&text, "id: %" PRIu32 ".%" PRIu64 "\n" MISSED, s->epoch, s->next);
+    else if (json)
         len = asprintf(&text, "id: %" PRIu32 ".%" PRIu64 "\nevent: %s\ndata: %s\n\n", s->epoch,
                        s->next, type, json);
-    if (len < 0 || len > STREAM_TEXT_MAX) {
-        if (len >= 0)
-            free(text);
+    if (len < 0) {
         streams_skip(s);
         return;
     }
-    free(*text_at(s, s->next));
-    *text_at(s, s->next++) = text;
+    drop_old(s, (size_t)len);
+    keep(s, text);
     for (struct stream *one = s->first; one; one = one->next)
         httpd_wake(one->http);
 }
@@ -98,7 +115,7 @@ static size_t put_begun(struct stream *one, char *buf, size_t max, bool *ret_who
             one->rest = NULL;
         }
     }
-    if (*ret_whole && one->at < oldest(one->streams) && one->said == 0) {
+    if (*ret_whole && one->at < one->streams->first_kept && one->said == 0) {
         comment(one, MISSED);
         one->at = one->streams->next;
     }
@@ -120,7 +137,7 @@ static ssize_t on_room(void *arg, char *buf, size_t max)
     if (one->ended)
         return HTTPD_BROKEN;
     len = put_begun(one, buf, max, &whole);
-    while (whole && len < max && one->at >= oldest(s) && one->at < s->next) {
+    while (whole && len < max && one->at >= s->first_kept && one->at < s->next) {
         const char *text = *text_at(s, one->at++);
 
         one->sent = 0;
@@ -168,7 +185,8 @@ static uint64_t behind(const struct streams *s, const char *last)
     char end;
 
     if (sscanf(last, "%" SCNu32 ".%" SCNu64 "%c", &epoch, &number, &end) != 2 ||
-        epoch != s->epoch || number >= s->next || number + 1 < oldest(s) || number + 1 < s->skipped)
+        epoch != s->epoch || number >= s->next || number + 1 < s->first_kept ||
+        number + 1 < s->skipped)
         return 0;
     return number + 1;
 }
@@ -224,7 +242,7 @@ int streams_new(sd_event *event, struct people *people, struct streams **ret)
     if (!s)
         return -ENOMEM;
     s->people = people;
-    s->next = 1;
+    s->first_kept = s->next = 1;
     r = getrandom(&s->epoch, sizeof(s->epoch), 0) < 0 ? -errno : 0;
     if (r >= 0)
         r = sd_event_add_time_relative(event, &s->timer, CLOCK_MONOTONIC,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Server-sent events: the last STREAM_KEPT are kept, so that a page that was away for a moment gets
- * what it missed by Last-Event-ID. A reader that is slower than they are overwritten is told that
- * it missed some, and goes on with the next one. Event loop's thread; private to this room.
+ * Server-sent events: the last STREAM_KEPT, of STREAM_KEPT_BYTES at most, are kept, so that a page
+ * that was away for a moment gets what it missed by Last-Event-ID. A reader that is slower than
+ * they are dropped is told that it missed some, and goes on with the next one. Event loop's thread;
+ * private to this room.
  */
 #pragma once
 
@@ -12,9 +13,10 @@
 #include <jansson.h>
 #include <systemd/sd-event.h>
 
-#define STREAM_KEPT     4096
-#define STREAM_TEXT_MAX 16384
-#define STREAM_BEAT_S   15
+#define STREAM_KEPT       4096
+#define STREAM_KEPT_BYTES (64 << 20)
+#define STREAM_TEXT_MAX   65536 /* an area's state has 256 machines, of 63 letters, at most */
+#define STREAM_BEAT_S     15
 
 struct streams;
 struct stream;
@@ -26,7 +28,7 @@ struct streams *streams_free(struct streams *s); /* takes NULL, returns NULL */
 /* Whether anybody listens. */
 bool streams_open(const struct streams *s);
 
-/* Tells everybody; takes @data (NULL: nothing happens). */
+/* Tells everybody; takes @data (NULL: nothing happens). One that is too long is told as missed. */
 void streams_tell(struct streams *s, const char *type, json_t *data);
 
 /* Something was not told, as nobody listens: who comes back has missed it. */
