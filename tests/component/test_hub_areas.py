@@ -274,6 +274,16 @@ def test_a_policy_is_checked_put_and_kept_and_two_editors_do_not_overwrite_each_
     assert outcomes == [("policy.put", "failed"), ("policy.put", "done"), ("policy.put", "failed")]
 
 
+def test_the_page_does_not_undo_what_was_applied_a_moment_before(hub):  # noqa: F811
+    ada = hub.user("ada")
+    number = ada.call("GET", "/v1/policy")[1]["number"]
+    file = hub.state / "policy.yaml"
+    file.write_text(file.read_text().replace("cap: 1200 W", "cap: 1000 W"))  # by 'policy apply', whose SIGHUP is on its way
+    status, answer = ada.call("PUT", "/v1/policy", {"text": POLICY.replace("cap: 1200 W", "cap: 900 W"), "number": number})
+    assert status == 409 and "read it again" in answer["error"]["message"], answer
+    assert areas(ada)["unlp/lab3"]["cap_uw"] == 1_000_000_000
+
+
 def test_a_check_warns_of_areas_without_a_unit_and_of_switches_that_no_unit_has(hub):  # noqa: F811
     ada = hub.script("ada")
     text = POLICY + "- {area: unlp/lab33, cap: 5 W}\n- {room: unlp/lab3, when: absent 15 min, off: [ac, lihgts]}\n"

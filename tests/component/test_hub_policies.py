@@ -13,6 +13,7 @@ import pytest
 
 from daemon import GUARD_S, eventually
 from hub import TOOLS, Serving
+from site_bed import Clock
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -253,6 +254,18 @@ def test_a_policy_is_made_anew_each_day_while_the_hub_lives(hub):
     assert after["until"] - before["until"] > 86000_000
     assert after["rules"] == before["rules"]
     assert in_file(hub)[1] == edition  # who edits the text notices nothing
+
+
+def test_a_policy_that_is_made_anew_does_not_undo_what_was_applied_a_moment_before(hub, tmp_path):
+    clock = Clock(tmp_path, int(time.time()))
+    hub.env = {"TIDE_CLOCK": str(clock.path)}
+    hub.serve()
+    apply(hub, rules(500))
+    file, number = hub.state / "policy.yaml", in_file(hub)[0]
+    file.write_text(file.read_text().replace("500 W", "450 W"))  # SIGHUP is on its way
+    clock.set(int(time.time()) + 86400 + 60)
+    eventually(lambda: in_file(hub)[0] > number)
+    assert hub.run("policy", "show")[1] == rules(450)
 
 
 def test_the_carbon_intensity_of_a_file_reaches_units(hub, tmp_path):

@@ -8,6 +8,7 @@
 #include "edge/sealed.h"
 #include "hub/compile/yaml.h"
 #include "hub/tree/place.h"
+#include "hub/trust/state.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -161,11 +162,24 @@ const struct in_force *tree_policy(const struct tree *t)
     return t->policy.number ? &t->policy : NULL;
 }
 
+/*
+ * The text that `policy apply` has just left comes first: an editor who has not seen it is refused.
+ * The lock of the directory keeps it from coming in between. A text that is wrong is replaced.
+ */
 int tree_policy_put(struct tree *t, const char *text, size_t len, uint64_t edition,
                     struct error *err)
 {
-    int r = in_force_put(t->options.state, text, len, edition, now_ms(), &t->policy, err);
+    struct error wrong = {0};
+    struct state state;
+    int r = state_open(t->options.state, &state, err);
 
+    if (r < 0)
+        return r;
+    tree_policy_reload(t, &wrong);
+    if (edition == 0 && t->policy.number)
+        edition = UINT64_MAX; /* there was no policy when the editor looked */
+    r = in_force_put(t->options.state, text, len, edition, now_ms(), &t->policy, err);
+    state_close(&state);
     if (r == 0)
         use(t, true);
     return r;
@@ -227,7 +241,10 @@ void sender_tick(struct tree *t)
     struct error err = {0};
 
     if ((look_at_carbon(t, old) || old) && t->policy.number) {
-        int r = in_force_renew(t->options.state, now_ms(), &t->policy, &err);
+        int r;
+
+        tree_policy_reload(t, &err); /* what `policy apply` has left a moment ago stays */
+        r = in_force_renew(t->options.state, now_ms(), &t->policy, &err);
 
         if (r < 0 && !t->unrenewed)
             tree_say(t, NULL, "%s; units keep the policy that they have until it ends", err.text);
