@@ -491,6 +491,14 @@ bool lending_unheard(const struct lending *l, const char *child, uint64_t *ret_u
     return true;
 }
 
+bool lending_binds(const struct lending *l, const char *child)
+{
+    const struct row *r = find(l, child);
+    const struct lease *k = r ? lease_of(l, r) : NULL;
+
+    return k && k->number && !(k->loose && k->acked == k->number);
+}
+
 uint64_t lending_counts(const struct lending *l, const char *child)
 {
     const struct row *r = find(l, child);

@@ -70,6 +70,12 @@ bool lending_told(const struct lending *l, const char *child, uint64_t *ret_uw, 
  */
 bool lending_unheard(const struct lending *l, const char *child, uint64_t *ret_uw);
 
+/*
+ * Whether the child falls to its floor once its newest lease has ended: it has had one, and has not
+ * acknowledged one of another kind than a breaker's since.
+ */
+bool lending_binds(const struct lending *l, const char *child);
+
 /* The watts that count for the child in the sums (lease_counts()); 0: it is no child. */
 uint64_t lending_counts(const struct lending *l, const char *child);
 

@@ -7,7 +7,7 @@ usage: hub_borrowers.py PORT CA FOLDER FLOOR_UW NAME…
 
 stdin: a line of what each would use, in uW: all ask for it from then on, five times a second, but those that would use
 0; or a name and the JSON of its energy. stdout: a line of JSON five times
-a second and after each lease: what each may draw, and the number of its lease."""
+a second and after each lease: what each may draw, number and kind of its lease."""
 import json
 import random
 import select
@@ -21,7 +21,7 @@ import paho.mqtt.client as mqtt
 class Unit:
     def __init__(self, port, ca, folder, floor, name, tell):
         self.name, self.floor, self.tell, self.boot = name, floor, tell, random.getrandbits(62) | 1
-        self.uw, self.until, self.number, self.want = floor, 0, 0, floor
+        self.uw, self.until, self.number, self.want, self.kind = floor, 0, 0, floor, None
         self.client = mqtt.Client(name, protocol=mqtt.MQTTv5)
         self.client.tls_set(ca, f"{folder}/{name}.crt", f"{folder}/{name}.key", tls_version=ssl.PROTOCOL_TLS_CLIENT)
         self.client.on_connect = lambda *_: self.client.subscribe(f"tide/1/{name}/down/lease", 1)
@@ -35,7 +35,7 @@ class Unit:
         end = m["stamp"] + m["ttl"] * 1_000_000
         if m["boot"] != self.boot or end <= time.monotonic_ns() or m["number"] < self.number:
             return
-        self.uw, self.until, self.number = m["uw"], end, m["number"]  # it draws no more than that at once
+        self.uw, self.until, self.number, self.kind = m["uw"], end, m["number"], m["kind"]  # it draws no more than that at once
         self.tell()
         self.send("ack", {"boot": self.boot, "number": m["number"], "uw": m["uw"], "kept": True})
 
@@ -55,7 +55,8 @@ def main():
     units = []
 
     def tell():
-        print(json.dumps({"draw": [u.may_draw() for u in units], "number": [u.number for u in units]}), flush=True)
+        print(json.dumps({"draw": [u.may_draw() for u in units], "number": [u.number for u in units],
+                          "kind": [u.kind for u in units]}), flush=True)
 
     units += [Unit(int(port), ca, folder, int(floor), name, tell) for name in names]
     asking, due, line = False, 0, ""

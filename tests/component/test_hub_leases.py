@@ -174,3 +174,31 @@ def test_a_lease_counts_where_its_unit_stood_until_it_has_ended(hub, units):
     while [uw // W for uw in units.last["draw"]] != [FLOOR, 250, 250]:
         assert time.monotonic() < late and not units.wrong, (units.last, units.wrong[:1])
         time.sleep(0.2)
+
+
+def test_a_lease_counts_where_its_unit_stood_also_beside_a_single_unit(hub, units):
+    """lab4 alone is left on the floor, and shares its cap with what silent lab3 may still draw."""
+    hub.serve()
+    units.settle((200, 600, 300), [200, 300, 300])
+    units.floor_cap = FLOOR_CAP + FLOOR  # in the end lab3 has its floor elsewhere
+    units.want(0, 600, 300)
+    (hub.folder / "new.yaml").write_text(POLICY.replace("floor1/lab3", "attic/lab3"))
+    assert hub.run("policy", "apply", hub.folder / "new.yaml")[0] == 0
+    late = time.monotonic() + 2 * GUARD_S
+    while [uw // W for uw in units.last["draw"]] != [FLOOR, FLOOR_CAP, 300]:
+        assert time.monotonic() < late and not units.wrong, (units.last, units.wrong[:1])
+        time.sleep(0.2)
+
+
+def test_a_unit_that_shares_no_cap_any_more_is_told_that_it_is_free(hub, units):
+    """The last lease of a breaker would hold it to its floor for ever."""
+    alone = POLICY.replace(f"- {{area: unlp, cap: {CAP} W}}\n", "")
+    (hub.folder / "etc.yaml").write_text(alone)
+    hub.serve()
+    units.settle((600, 600, 300), [250, 250, FLOOR])
+    assert units.last["kind"] == ["breaker", "breaker", None]
+    units.floor_cap = units.cap = 10**10
+    (hub.folder / "new.yaml").write_text(alone.replace(f"- {{area: unlp/floor1, cap: {FLOOR_CAP} W}}\n", ""))
+    assert hub.run("policy", "apply", hub.folder / "new.yaml")[0] == 0
+    eventually(lambda: min(units.last["draw"][:2]) >= 600 * W)
+    assert units.last["kind"] == ["advice", "advice", None]

@@ -3,12 +3,14 @@
  * Caps that several units share: areas of the policy with a cap or a budget and at least two units
  * in them become groups of the lending engine (edge/lending.h), their units borrow. The rest of a
  * budget is one more cap (budgets.c). A cap or budget of one unit alone needs no lease: the unit
- * reads it in its policy.
+ * reads it in its policy. It needs one while another unit's lease still counts there; and a last
+ * one that leaves it free, where it shared a cap before.
  */
 #include "hub/tree/tree_state.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/minmax.h"
 #include "base/muldiv.h"
 #include "base/wallclock.h"
 #include "power/cap/caps.h"
@@ -84,6 +86,7 @@ static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
     return 0;
 }
 
+/* A unit that left an area shares its cap, not its budget, while it counts there. */
 static void mark_shared(const struct in_force *policy, struct plan *p)
 {
     for (uint32_t i = 0; i < policy->rules.set.count; i++) {
@@ -91,7 +94,8 @@ static void mark_shared(const struct in_force *policy, struct plan *p)
         uint8_t what = r->verb == RULE_CAP ? CAPPED : r->verb == RULE_BUDGET ? BUDGETED : 0;
         uint32_t area = what ? areas_find(&policy->areas, r->area) : AREA_NONE;
 
-        if (area == AREA_NONE || p->units[area] < 2)
+        if (area == AREA_NONE || p->units[area] == 0 ||
+            (p->units[area] == 1 && !(what == CAPPED && p->left_uw[area])))
             continue;
         p->shared[area] |= what;
         p->budgets |= what == BUDGETED;
@@ -251,7 +255,7 @@ static void make_groups(const struct tree *t, const struct rule_now *now, struct
     }
 }
 
-/* A unit below no shared cap borrows nothing. */
+/* A unit below no shared cap borrows nothing: one that did is told that it is free. */
 static void list_children(const struct tree *t, const struct rule_now *now, struct plan *p)
 {
     const struct areas *a = &t->policy.areas;
@@ -259,9 +263,10 @@ static void list_children(const struct tree *t, const struct rule_now *now, stru
     for (uint32_t i = 0; i < a->count; i++) {
         const struct policy_area *entry = a->area[i].entry;
         struct lending_child *c = &p->child[p->child_count];
+        bool apart = p->group[i] == 0 && !t->has_parent;
         struct rule_view v;
 
-        if (!entry || !*entry->unit || (p->group[i] == 0 && !t->has_parent))
+        if (!entry || !*entry->unit || (apart && !lending_binds(t->lending, entry->unit)))
             continue;
         v = look(t, p, a->area[i].path, now);
         *c = (struct lending_child){.floor_uw = v.floor_uw,
@@ -273,6 +278,13 @@ static void list_children(const struct tree *t, const struct rule_now *now, stru
             c->kind = t->parent_kind;
         if (v.budget_by != RULE_NONE && c->kind > CAP_BUDGET)
             c->kind = CAP_BUDGET;
+        if (apart) {
+            const struct unit *u = unit_of(t, i);
+
+            c->kind = CAP_ADVICE;
+            if (u && clock_boot_ns() < u->left_until_ns) /* as it counts where it was */
+                c->most_uw = larger_u64(u->left_uw, v.floor_uw);
+        }
         strcpy(c->name, entry->unit);
         p->child_count++;
     }
@@ -295,12 +307,12 @@ void caps_look(struct tree *t)
     r = plan_new(policy->areas.count, policy->rules.area_count, &p);
     if (r == 0) {
         areas_count_units(&policy->areas, p.units);
+        count_all_left(t, &p);
         mark_shared(policy, &p);
         p.budgets |= above_budget(t, &now, &above);
         t->day.known &= p.budgets;
         day_end_s = p.budgets ? budgets_look(t, now.utc_s) : INT64_MAX;
         p.next_s = day_end_s < p.next_s ? day_end_s : p.next_s;
-        count_all_left(t, &p);
         make_groups(t, &now, &p);
         list_children(t, &now, &p);
         r = lending_set(t->lending, p.groups, p.group_count, p.child, p.child_count);
@@ -340,6 +352,8 @@ static void note_lease(struct tree *t, struct unit *u)
     bool kept = false;
 
     lending_told(t->lending, u->name, &uw, &kept);
+    if (uw >= DEMAND_MAX) /* a lease that leaves it free */
+        uw = RULE_UNLIMITED;
     if (uw == u->lease_uw && kept == u->lease_kept)
         return;
     u->lease_uw = uw;
@@ -349,10 +363,10 @@ static void note_lease(struct tree *t, struct unit *u)
 
 void caps_got(struct tree *t, struct unit *u, enum topic_leaf leaf, const void *bytes, size_t len)
 {
-    if (!lending_got(t->lending, u->name, leaf, bytes, len))
-        return;
-    t->news |= leaf != TOPIC_DEMAND;
-    note_lease(t, u);
+    bool borrows = lending_got(t->lending, u->name, leaf, bytes, len);
+
+    t->news |= borrows && leaf != TOPIC_DEMAND;
+    note_lease(t, u); /* also of one that borrows no more: its last lease ends */
 }
 
 static int send_lease(void *arg, const char *child, const char *text)
