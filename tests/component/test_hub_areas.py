@@ -133,6 +133,15 @@ def test_who_asks_the_same_of_an_area_shares_the_answer_until_something_is_erase
     assert ask(vera)[0] == 0
 
 
+def test_a_question_that_takes_too_long_is_given_up(counted):
+    """Each unit is asked of its area, then of its machine: after the first unit more than 20 s are over."""
+    counted.policy()
+    counted.env |= {"COUNT_CALLS_US": "10100000", "COUNT_CALLS_OF": "SELECT (s.to_ms - 1) /"}
+    counted.serve()
+    status, answer = counted.script("vera").call("GET", "/v1/areas/unlp/energy")
+    assert status == 400 and "unlp takes too long to look up" in answer["error"]["message"], answer
+
+
 def test_units_inside_of_another_units_area_tell_of_their_own_machines(hub):  # noqa: F811
     ada = hub.script("ada")
     text, number = (ada.call("GET", "/v1/policy")[1][key] for key in ("text", "number"))
