@@ -11,6 +11,7 @@ import pytest
 from daemon import GUARD_S, eventually
 from hub import AS_ROOT, KWH, TOOLS, Hub, Serving
 from notify import ServiceManager, asks_for_a_watchdog
+from site_bed import Clock
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -106,6 +107,26 @@ def test_a_second_hub_or_broker_of_the_same_directory_ends_and_changes_nothing(h
     assert [path.read_bytes() for path in files] == before
     hub.kill()
     hub.serve()
+
+
+def test_a_clock_that_jumps_by_years_lets_nothing_go(hub, tmp_path):
+    clock = Clock(tmp_path, int(time.time()))
+    hub.kill()
+    hub.env = {"TIDE_CLOCK": str(clock.path)}
+    hub.serve()
+    hub.enrol("lab3")
+    assert hub.send("lab3", records(1, 10)) and hub.send("lab3", records(11, 20, point="user:ada"))
+    kept = hub.energy()
+    assert set(kept) == {("lab3", "machine"), ("lab3", "user:ada")}
+    hub.kill()
+    clock.set(int(time.time()) + 20 * 366 * 86400)
+    hub.serve()
+    eventually(lambda: "days ahead of the time that this hub has seen pass" in hub.said())
+    hub.process.terminate()  # what it did at that time is done
+    assert hub.process.wait(GUARD_S) == 0 and hub.energy() == kept
+    clock.set(int(time.time()))
+    hub.serve()
+    assert hub.said().count("days ahead") == 1
 
 
 def test_what_nobody_can_read_harms_nobody(hub):

@@ -49,10 +49,11 @@ int audit_list(struct people *p, int64_t since_ms, int64_t before, uint32_t limi
     return people_said(p, people_finish(q, rc), "read the audit log", err);
 }
 
-int audit_tidy(struct people *p, uint64_t keep_s, struct error *err)
+int audit_tidy(struct people *p, uint64_t keep_s, int64_t at_ms, struct error *err)
 {
     uint64_t keep = keep_s > AUDIT_KEEP_MIN_S ? keep_s : AUDIT_KEEP_MIN_S;
-    int64_t until_ms = (int64_t)clock_real_ms() - (int64_t)(keep * 1000) - 60000;
+    int64_t now_ms = (int64_t)clock_real_ms();
+    int64_t until_ms = (at_ms < now_ms ? at_ms : now_ms) - (int64_t)(keep * 1000) - 60000;
 
     return people_said(
         p, people_change(p, people_query(p, "DELETE FROM audit WHERE time_ms < ?1", "i", until_ms)),

@@ -32,5 +32,8 @@ int audit_append(struct people *p, struct audit_row *row, struct error *err);
 int audit_list(struct people *p, int64_t since_ms, int64_t before, uint32_t limit,
                void (*each)(void *arg, const struct audit_row *row), void *arg, struct error *err);
 
-/* Removes rows older than @keep_s, which is at least AUDIT_KEEP_MIN_S. */
-int audit_tidy(struct people *p, uint64_t keep_s, struct error *err);
+/*
+ * Removes rows that are older than @keep_s, at least AUDIT_KEEP_MIN_S, at @at_ms, or now if that is
+ * earlier.
+ */
+int audit_tidy(struct people *p, uint64_t keep_s, int64_t at_ms, struct error *err);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/prometheus.h"
+#include "base/wallclock.h"
 #include "hub/serve/area_view.h"
 
 #include <inttypes.h>
@@ -57,6 +58,7 @@ static void units_state(FILE *f, const struct web_options *hub)
 void route_metrics(struct call *c)
 {
     const struct ingest_counts counts = tree_counts(c->hub->tree);
+    int64_t now_ms = (int64_t)wallclock_ms();
     struct shown_areas areas;
     char *text = NULL;
     size_t len;
@@ -84,6 +86,9 @@ void route_metrics(struct call *c)
                 counts.stored, counts.known, counts.refused);
         prometheus_one(f, "tide_hub_users", "gauge", "People who may log in.",
                        people_count(c->hub->people));
+        prometheus_one(f, "tide_hub_retention_behind_seconds", "gauge",
+                       "How far the time by which old records go is behind the clock.",
+                       (double)(now_ms - retention_ms(c->hub->retention, now_ms)) / 1e3);
         prometheus_process(f, "tide-hub");
     }
     area_view_done(&areas);

@@ -2,6 +2,7 @@
 #include "hub/serve/serve.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/hold.h"
 #include "base/log_limit.h"
 #include "base/visible.h"
@@ -10,6 +11,7 @@
 #include "hub/people/people.h"
 #include "hub/serve/cost.h"
 #include "hub/serve/web.h"
+#include "hub/store/retention.h"
 #include "hub/trust/state.h"
 
 #include <errno.h>
@@ -24,7 +26,8 @@
 #define ROLLUP_AGAIN 100000
 #define RENEW_US     (12 * 3600 * UINT64_C(1000000))
 #define ROLLUP_ROWS  2000 /* of each step at a time: some milliseconds of the loop */
-#define LOG_BURST    100  /* lines in LOG_WINDOW_S; whoever has a certificate can cause lines */
+#define BEHIND_MS    (2 * INT64_C(86400000)) /* so far behind the clock retention is worth a line */
+#define LOG_BURST    100 /* lines in LOG_WINDOW_S; whoever has a certificate can cause lines */
 #define LOG_WINDOW_S 10
 
 #define NO_FILE "is missing: run 'tide-hub broker --host NAME --write' first"
@@ -39,7 +42,9 @@ struct serve {
     struct tree *tree;
     struct people *people;
     struct web *web;
-    bool store_owed; /* it could not be told what the policy says of it */
+    struct retention retention;
+    bool behind, unkept; /* said that it is far behind the clock, that it is not on the disk */
+    bool store_owed;     /* it could not be told what the policy says of it */
     struct log_limit log;
     int held;
 };
@@ -95,6 +100,33 @@ static void tell_store(struct serve *s, const struct in_force *policy)
         say(s, NULL, err.text);
 }
 
+/* The time by which records are old; says when it is not the clock's. */
+static int64_t old_ms(struct serve *s)
+{
+    int64_t now_ms = (int64_t)wallclock_ms(), at_ms;
+    char text[ERROR_TEXT_MAX + 256];
+    struct error err = {0};
+    int r = retention_run(&s->retention, s->store, now_ms, clock_boot_ns(), &err);
+
+    if (r < 0 && !s->unkept)
+        say(s, NULL, err.text);
+    s->unkept = r < 0;
+    at_ms = retention_ms(&s->retention, now_ms);
+    if (now_ms - at_ms > BEHIND_MS && !s->behind) {
+        snprintf(text, sizeof(text),
+                 "the clock is %" PRId64 " days ahead of the time that this hub has seen pass (it "
+                 "was set, or the hub was off): until that has caught up, old records stay longer. "
+                 "If the clock is right, remove %.200s",
+                 (now_ms - at_ms) / 86400000, s->retention.path);
+        say(s, NULL, text);
+        s->behind = true;
+    } else if (now_ms - at_ms < BEHIND_MS / 2 && s->behind) {
+        say(s, NULL, "old records go by the clock again");
+        s->behind = false;
+    }
+    return at_ms;
+}
+
 static int on_rollup(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct serve *s = arg;
@@ -103,7 +135,7 @@ static int on_rollup(sd_event_source *source, uint64_t usec, void *arg)
 
     if (s->store_owed)
         tell_store(s, tree_policy(s->tree));
-    r = store_rollup(s->store, &s->keep, (int64_t)wallclock_ms(), ROLLUP_ROWS, &err);
+    r = store_rollup(s->store, &s->keep, old_ms(s), ROLLUP_ROWS, &err);
     if (r < 0)
         say(s, NULL, err.text);
     sd_event_source_set_time_relative(source, r > 0 ? ROLLUP_AGAIN : ROLLUP_US);
@@ -231,6 +263,7 @@ static int start_web(struct serve *s, struct error *err)
                                          .conf = s->conf,
                                          .people = s->people,
                                          .store = s->store,
+                                         .retention = &s->retention,
                                          .tree = s->tree,
                                          .say = on_say,
                                          .arg = s},
@@ -256,6 +289,9 @@ static int start(struct serve *s, struct error *err)
     }
     if (r >= 0)
         r = store_open(store, &s->store, err);
+    if (r >= 0)
+        r = retention_begin(&s->retention, s->conf->state, s->store, (int64_t)wallclock_ms(),
+                            clock_boot_ns(), err);
     if (r < 0)
         return r;
     r = start_loop(s);

@@ -4,6 +4,7 @@
 #include "base/bucket.h"
 #include "base/cleanup.h"
 #include "base/fnv.h"
+#include "base/wallclock.h"
 #include "host/net/embedded.h"
 #include "host/trust/identity.h"
 #include "hub/people/refusals.h"
@@ -289,12 +290,13 @@ static int on_look(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct web *w = arg;
     struct error err = {0};
+    int64_t old_ms = retention_ms(w->o.retention, (int64_t)wallclock_ms());
 
     look_at_certificate(w);
     refusals_tell(&w->refusals, tell_refusals, w);
     if (w->looks++ % TIDY_LOOKS == 0) {
         people_tidy(w->o.people);
-        if (audit_tidy(w->o.people, w->o.conf->keep_audit_ms / 1000, &err) < 0)
+        if (audit_tidy(w->o.people, w->o.conf->keep_audit_ms / 1000, old_ms, &err) < 0)
             say(w, err.text);
     }
     sd_event_source_set_time_relative(source, LOOK_US);

@@ -11,6 +11,7 @@
 
 #include "hub/conf.h"
 #include "hub/people/audit.h"
+#include "hub/store/retention.h"
 #include "hub/store/store.h"
 #include "hub/tree/tree.h"
 
@@ -34,6 +35,7 @@ struct web_options {
     const struct conf *conf;
     struct people *people;
     struct store *store;
+    const struct retention *retention;
     struct tree *tree;
     void (*say)(void *arg, const char *who, const char *text);
     void *arg;

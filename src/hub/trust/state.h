@@ -10,7 +10,8 @@
  *     hub.crt, .key   the hub's own certificate as a client of the broker
  *     tokens          hashes of tokens for enrolment (tokens.h)
  *
- * Beside these lie files of other rooms: policy.yaml (tree/in_force.h), leases, people.db, hub.db.
+ * Beside these lie files of other rooms: policy.yaml (tree/in_force.h), leases, people.db, hub.db,
+ * retention (store/retention.h).
  *
  * Used by the commands of tide-hub, src/hub/trust, src/hub/tree and src/hub/serve.
  */
