@@ -314,7 +314,6 @@ CALIBRATION = "tests/component/test_tided_cap.py::test_calibration_learns_the_cu
 
 # The component tests that say something new on cgroup v2; each takes ten times as long there.
 ON_V2 = " ".join(f"tests/component/test_tided_{name}" for name in (
-    "cap.py::test_children_that_have_ended_count_for_their_job",
     "containers.py::test_a_quota_follows_the_share_and_stays_of_its_kind",
     "placement.py::test_root_gives_shares_in_proportion_and_takes_them_back",
     "placement.py::test_group_of_a_large_process_that_takes_its_time_to_exit_is_removed",
