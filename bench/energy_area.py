@@ -101,8 +101,7 @@ class Ear(threading.Thread):
             cap * W - len(NAMES) * W < sum(uw for _, uw in self.offered.values()) <= cap * W
 
     def end(self):
-        self.process.kill()  # a mosquitto_sub may wait for ever in its handler of SIGTERM
-        self.process.wait(GUARD_S)
+        hub_bed.end_listener(self.process)
 
 
 class Bed:

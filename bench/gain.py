@@ -15,7 +15,6 @@ per second of all jobs of a side. A ratio compares two slices of one round; in s
 """
 
 import argparse
-import os
 import pathlib
 import subprocess
 import sys
@@ -27,7 +26,6 @@ HERE = harness.ROOT / "bench"
 LEAD_S = 3  # tided looks once a second whether jobs run, and lends to those that have for two seconds
 GOALS = {("leave", "lend"): 1.0, ("none", "lend"): 1.0}
 NOT_LENT = "idle cores are not lent for a minute"  # src/daemon/plan/idle.c
-TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
 
 
 def models(*pauses):
@@ -36,7 +34,7 @@ def models(*pauses):
 
 
 def torch(*pauses):
-    return [[TORCH, str(HERE / "runtime_work.py"), "--work", "cnn", "--seconds", harness.FOREVER, *pause]
+    return [[harness.TORCH, str(HERE / "runtime_work.py"), "--work", "cnn", "--seconds", harness.FOREVER, *pause]
             for pause in pauses]
 
 
@@ -123,7 +121,7 @@ def main():
     args = p.parse_args()
     rows = []
     for workload in args.workloads.split(","):
-        if workload == "torch" and not pathlib.Path(TORCH).exists():
+        if workload == "torch" and not pathlib.Path(harness.TORCH).exists():
             print("torch: left out, as there is no interpreter with PyTorch (TIDE_PYTHON_TORCH)")
             continue
         rows += measure(workload, args.rounds, args.slice)

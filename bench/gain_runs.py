@@ -30,7 +30,6 @@ import gain_mixes as mixes
 import harness
 
 HERE = harness.ROOT / "bench"
-TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
 SIDES = ("none", "equal", "makespan-oracle", "turnaround-oracle")
 CURVE_S, LIMIT_S = 10, 1800
 SYSTEM = pathlib.Path("/run/tide")
@@ -40,7 +39,7 @@ OTHER_USER = "nobody"
 def command(program, *length):
     if program.startswith("tf-"):
         return [harness.PYTHON, harness.MODELS, "--model", program[3:], *length]
-    return [TORCH, str(HERE / "runtime_work.py"), "--work", program, *length]
+    return [harness.TORCH, str(HERE / "runtime_work.py"), "--work", program, *length]
 
 
 def fixed(program, threads):

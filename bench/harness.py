@@ -29,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR", ROOT / "build")).resolve()
 RESULTS = pathlib.Path(os.environ.get("TIDE_BENCH_RESULTS", ROOT / "bench" / "results"))  # another folder: a trial
 PYTHON = os.environ.get("TIDE_BENCH_PYTHON", str(ROOT / ".venv" / "bin" / "python"))
+TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(ROOT / ".venv-torch" / "bin" / "python"))  # with PyTorch and others
 TIDE = str(BUILD / "tide")
 MODELS = str(ROOT / "bench" / "models.py")
 FOREVER = "86400"

@@ -13,7 +13,6 @@ and the call that ran.
 
 import argparse
 import json
-import os
 import pathlib
 import random
 import statistics
@@ -26,56 +25,48 @@ sys.path.insert(0, str(harness.ROOT / "tests" / "system"))
 import peer  # noqa: E402  (the path comes first)
 
 AGENT = str(harness.BUILD / "libtide-agent.so")
-TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch" / "bin" / "python"))
-WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}  # as `tide run` sets them
 
 
-def command_of(model):
-    """A training of TensorFlow; or, after `work:`, a work of another runtime."""
-    if model.startswith("work:"):
-        return [TORCH, str(harness.ROOT / "bench" / "runtime_work.py"), "--work", model[5:], "--seconds", harness.FOREVER]
-    return [harness.PYTHON, harness.MODELS, "--model", model, "--seconds", harness.FOREVER]
-
-
-def start(bench, model, name, **env):
-    command = command_of(model)
-    env = {**(WAITS if model.startswith("work:") else {}), **env}
+def start(bench, command, name, **env):
     job = harness.Job(command, {**bench.env, "LD_PRELOAD": AGENT, **env}, bench.folder, name)
     bench.jobs.append(job)
     return job
 
 
-def measure(model, size, low, load, resizes, seed):
-    with harness.Bench() as bench, peer.Daemon(bench.folder) as daemon:
-        others = [start(bench, model, f"load{i}") for i in range(load)]
-        job = start(bench, model, "job", TIDE_SOCKET=daemon.path, TIDE_MAX=str(size))
+def resized(bench, command, size, low, load, resizes, seed, ready=peer.Agent.wait_backend, env=()):
+    """The acknowledgements of a program's shrinks from @size to @low and grows back: {"shrink": [...], "grow": [...]}. @load
+    programs like it run beside it; @ready(agent) waits for its runtime."""
+    with peer.Daemon(bench.folder) as daemon:
+        others = [start(bench, command, f"load{i}", **dict(env)) for i in range(load)]
+        job = start(bench, command, "job", **dict(env), TIDE_SOCKET=daemon.path, TIDE_MAX=str(size))
         for each in [*others, job]:
             each.wait_steps(10)
         agent = daemon.wait_agent(job.pid)
-        if model.startswith("work:"):
-            peer.wait_until(lambda: any(b.max_intra > 1 for b in agent.of(peer.Backend)), "a runtime of which more than one thread follows")
-        else:
-            agent.wait_backend()
+        ready(agent)
         pause = random.Random(seed)
         acks = {"shrink": [], "grow": []}
         for _ in range(resizes):
             for direction, threads in (("shrink", low), ("grow", size)):
                 acks[direction].append(agent.set(threads))
                 time.sleep(pause.uniform(0.02, 0.12))
-        return [row(model, size, low, load, direction, found) for direction, found in acks.items()]
+        return acks
+
+
+def ms(values):
+    """p50, p99 and the largest of nanoseconds."""
+    values = [v / 1e6 for v in values]
+    return [round(harness.quantile(values, q), 3) for q in (0.5, 0.99, 1.0)]
+
+
+def measure(model, size, low, load, resizes, seed):
+    with harness.Bench() as bench:
+        acks = resized(bench, bench.program(model), size, low, load, resizes, seed)
+    return [row(model, size, low, load, direction, found) for direction, found in acks.items()]
 
 
 def row(model, size, low, load, direction, acks):
-    def ms(values):
-        values = [v / 1e6 for v in values]
-        return [round(harness.quantile(values, q), 3) for q in (0.5, 0.99, 1.0)]
     lag = ms([a.lag_ns for a in acks])
     absolute = ms([a.placed_ns - a.sent_ns for a in acks])
-    if model.startswith("work:"):
-        result = {"model": model[5:], "command": f"{direction} {low} of {size}", "other jobs": load, "n": len(acks),
-                  "absolute p50": absolute[0], "p99": absolute[1], "max": absolute[2]}
-        print("  ".join(f"{k} {v}" for k, v in result.items()), flush=True)
-        return result
     command = f"{low} of {size}" if direction == "shrink" else f"{low} to {size}"
     result = {"model": model, "command": f"{direction} {command}", "other jobs": load, "n": len(acks),
               "lag p50": lag[0], "lag p99": lag[1], "lag max": lag[2],

@@ -32,7 +32,6 @@ import time
 import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
-TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch/bin/python"))
 LOADS = {"light": (0.15, None), "half": (0.5, None), "heavy": (1.2, None), "bursts": (0.1, (16, 1.2))}
 PROMISE, SETTLE_S, WINDOW_S, PATIENCE_S = 6, 10, 1, 30
 SIDES = ("promise", "parties", "split", "weights", "stock")
@@ -42,7 +41,7 @@ ONE = {"OMP_NUM_THREADS": "1"}
 
 def service_s(bench):
     """Seconds of a request on one core, while nothing else runs."""
-    done = subprocess.run(["taskset", "-c", "0", TORCH, HERE / "serve.py", "--calibrate"], env={**bench.env, **ONE},
+    done = subprocess.run(["taskset", "-c", "0", harness.TORCH, HERE / "serve.py", "--calibrate"], env={**bench.env, **ONE},
                           capture_output=True, text=True, check=True, timeout=120)
     return float(done.stdout)
 
@@ -50,11 +49,11 @@ def service_s(bench):
 def commands(bench, side, load, s, seconds):
     """(server, training), each a command and its environment."""
     rate, burst = LOADS[load]
-    serve = [TORCH, str(HERE / "serve.py"), "--rate", f"{rate / s:.4f}", "--seconds", str(seconds + SETTLE_S),
+    serve = [harness.TORCH, str(HERE / "serve.py"), "--rate", f"{rate / s:.4f}", "--seconds", str(seconds + SETTLE_S),
              "--out", str(bench.folder / "requests")]
     if burst:
         serve += ["--burst", f"{burst[0]}:{burst[1] / s:.4f}"]
-    train = [TORCH, str(HERE / "runtime_work.py"), "--work", "cnn", "--seconds", harness.FOREVER]
+    train = [harness.TORCH, str(HERE / "runtime_work.py"), "--work", "cnn", "--seconds", harness.FOREVER]
     python = {"PYTHONPATH": str(harness.ROOT / "python")}
     if side == "promise":
         run = [harness.TIDE, "run", "--name"]

@@ -33,9 +33,10 @@ import latency
 HERE = pathlib.Path(__file__).resolve().parent
 # The environment with PyTorch; without it the works that .venv-runtimes has: forest, histgb, kmeans, gemm, mkl, blis, ort.
 PYTHON = os.environ.get("TIDE_PYTHON_TORCH") or next(
-    (str(path) for path in (harness.ROOT / ".venv-torch/bin/python", harness.ROOT / ".venv-runtimes/bin/python") if path.exists()),
+    (str(path) for path in (pathlib.Path(harness.TORCH), harness.ROOT / ".venv-runtimes/bin/python") if path.exists()),
     "")
 BUILT = 8
+WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}  # as `tide run` sets them
 NUMBERS = ("OMP_NUM_THREADS", "LLAMA_ARG_THREADS")  # what sizes a work
 PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "BLIS_", "OPENBLAS_", "LLAMA_")
 
@@ -199,6 +200,20 @@ def mix(works, args):
                     TENSORFLOW_GOAL
 
 
+def resizes(work, args):
+    """How long each takes until all threads are in place: what was waited for, a safe point and the call that ran, is in it."""
+    def ready(agent):
+        latency.peer.wait_until(lambda: any(b.max_intra > 1 for b in agent.of(latency.peer.Backend)), f"{work} follows")
+    with Bench(args.env) as bench:
+        acks = latency.resized(bench, bench.program(work), BUILT, 1, 0, 100, 7, ready, {**WAITS, **args.env})
+    rows = []
+    for direction, found in acks.items():
+        p50, p99, most = latency.ms([a.placed_ns - a.sent_ns for a in found])
+        rows.append({"model": f"{work}, {direction}", "n": len(found), "p50 ms": p50, "p99 ms": p99, "max ms": most})
+        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+    return rows
+
+
 def here(works):
     found = []
     for work in works:
@@ -233,7 +248,7 @@ def main():
         rows = []
         if part == "latency":
             for work in works:
-                rows += latency.measure(f"work:{work}", BUILT, 1, 0, 100, seed=7)
+                rows += resizes(work, args)
                 harness.save("runtimes-latency", rows)
             continue
         for what in ([works] if part == "mix" else works):

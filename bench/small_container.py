@@ -29,7 +29,6 @@ import harness
 
 HERE = pathlib.Path(__file__).resolve().parent
 AGENT = harness.BUILD / "libtide-agent.so"
-TORCH = os.environ.get("TIDE_PYTHON_TORCH", str(harness.ROOT / ".venv-torch/bin/python"))
 MANY = 64
 P99_GOAL, RATE_GOAL = 3, 0.97
 WARM_STEPS = 5
@@ -43,7 +42,7 @@ VARIABLES = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREAD
 def command(bench, case):
     if case.startswith("tensorflow"):
         return bench.program(CASES[case])
-    return [TORCH, HERE / "runtime_work.py", "--work", CASES[case], "--seconds", harness.FOREVER]
+    return [harness.TORCH, HERE / "runtime_work.py", "--work", CASES[case], "--seconds", harness.FOREVER]
 
 
 def compiled(folder):

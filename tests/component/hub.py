@@ -85,8 +85,8 @@ class Hub:
         return process, heard
 
 
-def end(process):
-    """Ends what listen() began: its handler of SIGTERM waits for ever if the lock that it takes is its own program's."""
+def end_listener(process):
+    """Ends a mosquitto_sub: its handler of SIGTERM waits for ever if the lock that it takes is its own program's."""
     process.kill()
     process.wait(GUARD_S)
 

@@ -6,7 +6,8 @@ import threading
 import time
 import uuid
 
-from unit_bed import GUARD_S, end_listener
+from hub import end_listener
+from unit_bed import GUARD_S
 
 W = 1_000_000
 KWH = 3_600_000_000_000

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from daemon import eventually
-from hub import KWH, end
+from hub import KWH, end_listener
 from hub_web import POLICY, Hub, areas, needs_tools
 from hub_web import hub  # noqa: F401 (a fixture)
 from site_bed import Clock
@@ -325,7 +325,7 @@ def test_an_operator_switches_and_everybody_hears_what_came_of_it(hub):  # noqa:
         assert status == 202, answer
         eventually(lambda: answer["id"].encode() in heard.read_bytes())  # under the hub's seal
     finally:
-        end(process)
+        end_listener(process)
     hub.publish("lab3", "tide/1/lab3/up/event", json.dumps(
         {"v": 1, "time": int(time.time() * 1000), "type": "switch", "text": "ac is off now",
          "data": {"id": answer["id"], "switch": "ac", "on": False, "state": "done", "by": "olga"}}))

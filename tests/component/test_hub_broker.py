@@ -14,7 +14,7 @@ import pytest
 
 from conftest import ROOT
 from daemon import GUARD_S, eventually
-from hub import AS_ROOT, TOOLS, Hub, end
+from hub import AS_ROOT, TOOLS, Hub, end_listener
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -41,7 +41,7 @@ def test_a_unit_speaks_to_the_hub_below_its_own_name_alone(hub):
         assert "tide/1/lab3/up/state mine" in heard.read_text()
         assert "forged" not in heard.read_text()
     finally:
-        end(process)
+        end_listener(process)
 
 
 def test_a_unit_cannot_fill_the_broker_with_topics_that_nobody_reads(hub):
@@ -56,7 +56,7 @@ def test_a_unit_cannot_fill_the_broker_with_topics_that_nobody_reads(hub):
         assert heard.read_text().count(" my ") == 7
         assert "piled" not in heard.read_text()
     finally:
-        end(process)
+        end_listener(process)
 
 
 def test_a_unit_hears_what_is_for_it_alone(hub):
@@ -68,7 +68,7 @@ def test_a_unit_hears_what_is_for_it_alone(hub):
         eventually(lambda: "for me" in heard.read_text())
         assert "other" not in heard.read_text()
     finally:
-        end(process)
+        end_listener(process)
 
 
 def test_who_has_no_certificate_of_ours_does_not_connect(hub):
@@ -94,7 +94,7 @@ def test_no_unit_takes_anothers_place_by_its_client_id(hub):
         eventually(lambda: "still there" in heard.read_text())
         assert process.poll() is None
     finally:
-        end(process)
+        end_listener(process)
 
 
 def test_a_revoked_unit_is_silent_at_once_and_cannot_come_again(hub):
@@ -110,7 +110,7 @@ def test_a_revoked_unit_is_silent_at_once_and_cannot_come_again(hub):
         time.sleep(0.2)  # it would have come long before the next test's end
         assert "after" not in heard.read_text()
     finally:
-        end(unit)
+        end_listener(unit)
     process, heard = hub.listen("hub", "tide/1/+/up/#")
     try:
         assert hub.publish("lab3", "tide/1/lab3/up/state", "revoked")[0] != 0
@@ -119,7 +119,7 @@ def test_a_revoked_unit_is_silent_at_once_and_cannot_come_again(hub):
         assert "revoked" not in heard.read_text()
         assert hub.run("unit", "sign", "lab3", hub.folder / "lab3.csr")[0] == 3
     finally:
-        end(process)
+        end_listener(process)
     assert hub.run("unit", "admit", "lab3") == (0, "", "")
     assert hub.publish("lab3", "tide/1/lab3/up/state", "old one")[0] != 0
     hub.enrol("lab3")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from daemon import eventually
-from hub import KWH, TOOLS, Serving, end
+from hub import KWH, TOOLS, Serving, end_listener
 from test_hub_leases import FLOOR, PAHO, W, Borrowers
 
 pytestmark = pytest.mark.skipif(not PAHO or not all(map(shutil.which, TOOLS)),
@@ -287,7 +287,7 @@ def test_what_is_drawn_inside_of_another_units_area_goes_up_once(hubs):
         eventually(lambda: f'"uw":{200 * W},' in heard.read_text().replace(" ", ""))
         assert f'"uw":{240 * W},' not in heard.read_text().replace(" ", "")
     finally:
-        end(process)
+        end_listener(process)
 
 
 def test_who_was_shrunk_goes_up_as_a_sum_without_jobs_and_users(hubs):
@@ -316,4 +316,4 @@ def test_who_was_shrunk_goes_up_as_a_sum_without_jobs_and_users(hubs):
         eventually(lambda: told([]))
         assert "vera" not in heard.read_text()
     finally:
-        end(process)
+        end_listener(process)

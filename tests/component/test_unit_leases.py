@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from unit_bed import GUARD_S, bed, end_listener, program, rig  # noqa: F401
+from hub import end_listener
+from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
 

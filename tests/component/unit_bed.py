@@ -12,16 +12,12 @@ import time
 
 import pytest
 
+from hub import end_listener
+
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "plant"))
 import rig  # noqa: E402
 
 GUARD_S = rig.GUARD_S
-
-
-def end_listener(process):
-    """Ends a mosquitto_sub: its handler of SIGTERM waits for ever if the lock that it takes is its own program's."""
-    process.kill()
-    process.wait(GUARD_S)
 
 
 class Parent:

@@ -73,15 +73,20 @@ def test_a_call_that_is_never_answered_is_made_again(tmp_path, count):
         assert ("worker 0 is lost: it does not answer its call" in words) == (count == 2)
 
 
+def trains(folder, lose, **nodes):
+    """The chief's words after sixteen steps, of which each example had its two, whatever was lost."""
+    with cluster(PYTHON, **nodes) as found, Chief(PYTHON, found.env, log=folder / "log", lose=lose) as chief:
+        assert chief.run(16) == 16
+        assert chief.end()["seen"] == [2.0] * 256
+        return chief.words()
+
+
 @pytest.mark.parametrize("after", (0, 16))
 def test_a_micro_batch_that_is_never_answered_is_done_again(tmp_path, after):
     """Though nothing in the cluster changes, the first one and a later one."""
-    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["micro", after, 1]) as chief:
-        assert chief.run(16) == 16
-        assert chief.end()["seen"] == [2.0] * 256
-        words = chief.words()
-        assert re.search(r"worker 0 has not answered a call for \d+ s: it is made again", words), words
-        assert "is lost" not in words
+    words = trains(tmp_path, ["micro", after, 1])
+    assert re.search(r"worker 0 has not answered a call for \d+ s: it is made again", words), words
+    assert "is lost" not in words
 
 
 @pytest.mark.parametrize("again_runs", (True, False))
@@ -102,18 +107,12 @@ def test_the_first_answer_counts_of_a_call_that_was_made_again(again_runs):
 
 
 def test_a_worker_that_answers_neither_of_two_calls_is_given_up(tmp_path):
-    with cluster(PYTHON, workers=2) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["micro", 8, 2]) as chief:
-        assert chief.run(16) == 16
-        assert chief.end()["seen"] == [2.0] * 256
-        assert "worker 0 is lost: it does not answer its call" in chief.words()
+    assert "worker 0 is lost: it does not answer its call" in trains(tmp_path, ["micro", 8, 2], workers=2)
 
 
 @pytest.mark.parametrize("after", (0, 4))
 def test_an_application_that_is_never_answered_goes_back_to_the_checkpoint(tmp_path, after):
     """It was done, which nobody can know: all variables are built anew, and no example counts twice."""
-    with cluster(PYTHON) as nodes, Chief(PYTHON, nodes.env, log=tmp_path / "log", lose=["apply", after, 1]) as chief:
-        assert chief.run(16) == 16
-        assert chief.end()["seen"] == [2.0] * 256
-        words = chief.words()
-        assert f"the parameter servers have not applied step {after + 1} for " in words
-        assert "restarted after step 0" in words
+    words = trains(tmp_path, ["apply", after, 1])
+    assert f"the parameter servers have not applied step {after + 1} for " in words
+    assert "restarted after step 0" in words

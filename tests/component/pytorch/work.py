@@ -84,23 +84,23 @@ def train(net, optimizer, x, y):
     return loss
 
 
-def training(steps):
+def learned(parts, steps):
     """The last loss, and a sum of the bits of all losses and weights."""
-    parts = model()
     losses = [train(*parts).detach() for _ in range(steps)]
     bits = b"".join(p.detach().numpy().tobytes() for p in (*losses, *parts[0].parameters()))
     return losses[-1].item().hex(), hashlib.sha256(bits).hexdigest()
 
 
+def training(steps):
+    return learned(model(), steps)
+
+
 def convolutions(steps):
-    """As training(), by oneDNN's convolutions, which keep what they have prepared for a shape."""
+    """OneDNN's, which keep what they have prepared for a shape."""
     torch.manual_seed(3)
     net = torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3), torch.nn.ReLU(), torch.nn.Conv2d(16, 8, 3), torch.nn.Flatten(),
                               torch.nn.Linear(8 * 20 * 20, 8))
-    parts = net, torch.optim.Adam(net.parameters(), 1e-3), torch.randn(16, 3, 24, 24), torch.randn(16, 8)
-    losses = [train(*parts).detach() for _ in range(steps)]
-    bits = b"".join(p.detach().numpy().tobytes() for p in (*losses, *net.parameters()))
-    return losses[-1].item().hex(), hashlib.sha256(bits).hexdigest()
+    return learned((net, torch.optim.Adam(net.parameters(), 1e-3), torch.randn(16, 3, 24, 24), torch.randn(16, 8)), steps)
 
 
 def compile_model(**options):
