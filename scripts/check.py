@@ -22,8 +22,8 @@ What failed and what is flaky is named once more at the end, where a log that is
 that left no report at its first try is kept as build-check/log/PHASE.first.log, and its end is shown.
 
 Two kinds of trouble are none of the tests'. A core on which the kernel ran nothing for a while (seen: 230 s, Linux
-6.18) is named, and of the suites that ran meanwhile more tests get a second try. A virtual machine that falls silent
-is started a second time.
+6.18) is named, of the suites that ran meanwhile more tests get a second try, and the last lines say which flaky tests
+were theirs. A virtual machine that falls silent is started a second time.
 """
 import argparse
 import collections.abc
@@ -46,6 +46,7 @@ LOGS = OUT / "log"
 TAIL_LINES = 60  # of a failed phase's log
 CANNOT_RUN = 77
 WHOLE = "as a whole"  # what failed or is flaky where no test is named
+STOOD_STILL = ", while a core stood still"  # of a flaky test of a suite in whose time that was
 NOT_AGAIN = "failed, and did not run at the second try"  # skipped, or the try was stopped before
 STOP_S = 20  # for a stopped phase to say what it knows
 TEST_LIMIT_S = 240  # one test of pytest; who hangs has failed, and says where
@@ -640,7 +641,7 @@ def run_in_turn(phases, places, stalls):
                 total.skipped += found.skipped
                 total.names += tuple(f"{run.phase.name}: {name}" for name in
                                      found.names or (WHOLE,) * bool(found.failed))
-                total.flaky += tuple(f"{run.phase.name}: {name}" for name in found.flaky)
+                total.flaky += tuple(f"{run.phase.name}: {name}{STOOD_STILL * run.is_stalled}" for name in found.flaky)
                 if found.failed:
                     broken.add(run.phase.name)
                 elif run.process.returncode == CANNOT_RUN:
@@ -698,7 +699,9 @@ def conclude(total):
     for name in total.flaky:
         print(f"flaky: {name}")
     if total.flaky:
-        print(f"{len(total.flaky)} flaky: passed at the second try only")
+        stalled = sum(name.endswith(STOOD_STILL) for name in total.flaky)
+        print(f"{len(total.flaky)} flaky: passed at the second try only"
+              + f", {stalled} of them in suites in whose time a core stood still" * bool(stalled))
     print(f"{total.passed} passed, {total.failed} failed, {total.skipped} skipped")
 
 

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 30
+GUARD_S = 90
 
 
 def programs():

@@ -345,6 +345,8 @@ def test_after_a_core_stood_still_more_tests_get_a_second_try(check, tmp_path, c
     total = check.run_in_turn([phase], 1, stalls)
     assert (total.passed, total.failed, len(total.flaky)) == (9, 1, 7)
     assert "check: core 1 ran nothing for 40 s" in capsys.readouterr().out.splitlines()
+    check.conclude(total)
+    assert "7 flaky: passed at the second try only, 7 of them in suites in whose time a core stood still" in capsys.readouterr().out
 
 
 def test_a_core_that_stands_still_is_seen(check):

@@ -22,7 +22,7 @@ import screen
 import servers
 import side
 
-GUARD_S = 30
+GUARD_S = 90
 
 # A small train.py: three lines of progress, or a death on the way.
 PROGRAM = """

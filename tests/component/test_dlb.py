@@ -71,10 +71,10 @@ def test_a_daemon_that_hangs_holds_up_no_program(program, tided):  # noqa: F811
     polls(first, 8)
     os.kill(tided.process.pid, signal.SIGSTOP)
     try:
-        results, seconds = first.ask("*clocked(40, lambda: lib.DLB_LendCpus(1))")
+        results, seconds = first.ask("*clocked(200, lambda: lib.DLB_LendCpus(1))")
     finally:
         os.kill(tided.process.pid, signal.SIGCONT)
-    assert results == str({TIMEOUT}).replace(" ", "") and float(seconds) < 5, "each would have taken half a second"
+    assert results == str({TIMEOUT}).replace(" ", "") and float(seconds) < 50, "each would have taken half a second"
     eventually(lambda: first.ask("lib.DLB_LendCpus(1)") == "0", pause=0.2)
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-GUARD_S = 30
+GUARD_S = 90
 SYSTEM_PYTHON = "/usr/bin/python3"  # paho is a Debian package
 sys.path.append(str(HERE))
 

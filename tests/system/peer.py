@@ -17,7 +17,7 @@ import time
 
 MAGIC = 0x45444954
 VERSION = 1
-GUARD_S = 30 * int(os.environ.get("TIDE_TEST_SLOWNESS") or 1)  # a test that waits longer has found a hang
+GUARD_S = 90 * int(os.environ.get("TIDE_TEST_SLOWNESS") or 1)  # a test that waits longer has found a hang
 
 (HELLO, BACKEND, ACK, HEARTBEAT, LOCAL, WELCOME, TARGET, LEASE) = range(1, 9)
 LATENCY = 12
