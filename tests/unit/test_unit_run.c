@@ -17,7 +17,8 @@
 
 #define TURN_US  100000
 #define TURNS    300 /* 30 s at most */
-#define LIMIT_MS 200
+#define SHORT_MS 200
+#define LONG_MS  30000 /* for a program that ends by itself */
 
 static sd_event *event;
 static bool hangs; /* the program does not end, also when it is killed: the kernel has it */
@@ -42,13 +43,13 @@ static void on_done(void *arg, int status, const char *text)
     snprintf(printed, sizeof(printed), "%s", text);
 }
 
-static struct run *start(char *const argv[])
+static struct run *start(char *const argv[], unsigned limit_ms)
 {
     struct run *r = NULL;
 
     ended = false;
     waits = 0;
-    assert_int_equal(run_start(event, argv, LIMIT_MS, on_done, NULL, &r), 0);
+    assert_int_equal(run_start(event, argv, limit_ms, on_done, NULL, &r), 0);
     return r;
 }
 
@@ -65,7 +66,7 @@ static void nobody_waits_for_a_program_that_the_kernel_keeps(void **state)
     struct run *r;
 
     hangs = true;
-    r = start(argv);
+    r = start(argv, SHORT_MS);
     for (int i = 0; !ended && !run_late(r) && i < TURNS; i++)
         assert_true(sd_event_run(event, TURN_US) >= 0);
     for (int i = 0; !ended && i < 3; i++)
@@ -83,7 +84,7 @@ static void what_a_program_printed_counts_where_its_status_is_lost(void **state)
     char *argv[] = {"echo", "83 W", NULL};
 
     signal(SIGCHLD, SIG_IGN); /* as whoever started us may have it */
-    start(argv);
+    start(argv, LONG_MS);
     wait_for_end();
     signal(SIGCHLD, SIG_DFL);
     assert_int_equal(ended_with, 0);
