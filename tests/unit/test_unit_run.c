@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -23,6 +24,7 @@
 static sd_event *event;
 static bool hangs; /* the program does not end, also when it is killed: the kernel has it */
 static int waits;  /* calls that would have waited for it */
+static bool slow;
 static bool ended;
 static int ended_with;
 static char printed[64];
@@ -34,6 +36,17 @@ pid_t __wrap_waitpid(pid_t pid, int *status, int options)
 {
     waits += !(options & WNOHANG);
     return hangs ? 0 : __real_waitpid(pid, status, options);
+}
+
+int __real_proc_pidfd_open(pid_t pid);
+int __wrap_proc_pidfd_open(pid_t pid);
+
+/* @slow: it is called so late that a short program has ended. */
+int __wrap_proc_pidfd_open(pid_t pid)
+{
+    for (int i = 0; slow && kill(pid, 0) == 0 && i < 30000; i++)
+        usleep(1000);
+    return __real_proc_pidfd_open(pid);
 }
 
 static void on_done(void *arg, int status, const char *text)
@@ -91,6 +104,13 @@ static void what_a_program_printed_counts_where_its_status_is_lost(void **state)
     assert_string_equal(printed, "83 W\n");
 }
 
+static void a_program_that_ended_before_it_could_be_watched_has_printed_all_the_same(void **state)
+{
+    slow = true;
+    what_a_program_printed_counts_where_its_status_is_lost(state);
+    slow = false;
+}
+
 static int begin(void **state)
 {
     return sd_event_new(&event) < 0;
@@ -107,6 +127,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_waits_for_a_program_that_the_kernel_keeps),
         cmocka_unit_test(what_a_program_printed_counts_where_its_status_is_lost),
+        cmocka_unit_test(a_program_that_ended_before_it_could_be_watched_has_printed_all_the_same),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
