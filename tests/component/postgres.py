@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 90
+from daemon import GUARD_S
 
 
 def programs():

@@ -11,6 +11,8 @@ import xml.etree.ElementTree
 
 import pytest
 
+from daemon import GUARD_S
+
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo"
 sys.path.insert(0, str(DEMO))
 
@@ -21,8 +23,6 @@ import report
 import screen
 import servers
 import side
-
-GUARD_S = 90
 
 # A small train.py: three lines of progress, or a death on the way.
 PROGRAM = """

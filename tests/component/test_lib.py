@@ -13,10 +13,11 @@ import time
 
 import pytest
 
+from daemon import GUARD_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or ROOT / "build").resolve()
 AGENT = BUILD / "libtide-agent.so"
-GUARD_S = 90
 
 
 def environment(tmp_path, agent):

@@ -12,9 +12,10 @@ import time
 
 import pytest
 
+from daemon import GUARD_S
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("TIDE_BUILD_DIR") or ROOT / "build").resolve()
-GUARD_S = 90
 
 sys.path.insert(0, str(ROOT / "python"))
 os.environ.setdefault("TIDE_LIBRARY", str(BUILD / "libtide.so.1"))

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from site_bed import MONDAY_17, Clock, Hand, Relay, rule, wait
-from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
+from unit_bed import bed, program, rig  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
 
@@ -239,9 +239,7 @@ def test_a_deaf_relay_is_told_and_left(room):
     unit = room()
     unit.lights.deaf = True
     ident = unit.hub.command("lights", False, MONDAY_17 + 3000)
-    late = time.monotonic() + 2 * GUARD_S
-    while outcome(unit.parent, ident) is None and time.monotonic() < late:
-        time.sleep(0.1)
+    unit.parent.wait(lambda p: outcome(p, ident))
     assert outcome(unit.parent, ident) == "disobeyed" and "does not obey" in text(unit.parent, ident)
     assert unit.lights.on and unit.lights.orders == ["off"] * 3
 

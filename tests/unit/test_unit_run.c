@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -44,8 +43,10 @@ int __wrap_proc_pidfd_open(pid_t pid);
 /* @slow: it is called so late that a short program has ended. */
 int __wrap_proc_pidfd_open(pid_t pid)
 {
-    for (int i = 0; slow && kill(pid, 0) == 0 && i < 30000; i++)
-        usleep(1000);
+    siginfo_t end;
+
+    if (slow) /* the kernel keeps it for waitpid(), unless SIGCHLD is ignored */
+        waitid(P_PID, (id_t)pid, &end, WEXITED | WNOWAIT);
     return __real_proc_pidfd_open(pid);
 }
 
@@ -92,7 +93,7 @@ static void nobody_waits_for_a_program_that_the_kernel_keeps(void **state)
     assert_int_equal(waits, 0);
 }
 
-static void what_a_program_printed_counts_where_its_status_is_lost(void **state)
+static void what_a_program_printed_counts_where_ended_children_are_ignored(void **state)
 {
     char *argv[] = {"echo", "83 W", NULL};
 
@@ -104,10 +105,21 @@ static void what_a_program_printed_counts_where_its_status_is_lost(void **state)
     assert_string_equal(printed, "83 W\n");
 }
 
+static void a_program_that_fails_has_failed_also_where_ended_children_are_ignored(void **state)
+{
+    char *argv[] = {"false", NULL};
+
+    signal(SIGCHLD, SIG_IGN);
+    start(argv, LONG_MS);
+    wait_for_end();
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(ended_with, 1);
+}
+
 static void a_program_that_ended_before_it_could_be_watched_has_printed_all_the_same(void **state)
 {
     slow = true;
-    what_a_program_printed_counts_where_its_status_is_lost(state);
+    what_a_program_printed_counts_where_ended_children_are_ignored(state);
     slow = false;
 }
 
@@ -126,7 +138,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_waits_for_a_program_that_the_kernel_keeps),
-        cmocka_unit_test(what_a_program_printed_counts_where_its_status_is_lost),
+        cmocka_unit_test(what_a_program_printed_counts_where_ended_children_are_ignored),
+        cmocka_unit_test(a_program_that_fails_has_failed_also_where_ended_children_are_ignored),
         cmocka_unit_test(a_program_that_ended_before_it_could_be_watched_has_printed_all_the_same),
     };
 

@@ -55,7 +55,6 @@ static void finish(struct run *r, int status)
     run_free(r);
 }
 
-/* Where SIGCHLD is ignored, the kernel keeps no status: what it printed decides. */
 static int on_exit_(sd_event_source *source, int fd, uint32_t revents, void *arg)
 {
     struct run *r = arg;
@@ -70,13 +69,6 @@ static int on_exit_(sd_event_source *source, int fd, uint32_t revents, void *arg
     finish(r, r->late             ? -ETIMEDOUT
               : WIFEXITED(status) ? WEXITSTATUS(status)
                                   : 128 + WTERMSIG(status));
-    return 0;
-}
-
-/* It had ended, and was forgotten by the kernel, before anybody could watch it. */
-static int on_gone(sd_event_source *source, void *arg)
-{
-    finish(arg, 0);
     return 0;
 }
 
@@ -139,6 +131,7 @@ int run_start(sd_event *event, char *const argv[], unsigned timeout_ms, run_done
 
     if (!r)
         return -ENOMEM;
+    signal(SIGCHLD, SIG_DFL); /* if ignored, the kernel would forget the program as it ends */
     r->done = done;
     r->arg = arg;
     r->pidfd = r->fd = -1;
@@ -151,18 +144,12 @@ int run_start(sd_event *event, char *const argv[], unsigned timeout_ms, run_done
     e = fcntl(r->fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : spawn(argv, out, &r->pid);
     if (e < 0)
         r->pid = 0;
-    if (e == 0) {
-        r->pidfd = proc_pidfd_open(r->pid);
-        if (r->pidfd == -ESRCH) /* SIGCHLD is ignored */
-            r->pid = 0;
-        else if (r->pidfd < 0)
-            e = r->pidfd;
-    }
+    if (e == 0 && (r->pidfd = proc_pidfd_open(r->pid)) < 0)
+        e = r->pidfd;
     if (e == 0)
         e = sd_event_add_io(event, &r->output, r->fd, EPOLLIN, on_output, r);
     if (e >= 0)
-        e = r->pid ? sd_event_add_io(event, &r->exit, r->pidfd, EPOLLIN, on_exit_, r)
-                   : sd_event_add_defer(event, &r->exit, on_gone, r);
+        e = sd_event_add_io(event, &r->exit, r->pidfd, EPOLLIN, on_exit_, r);
     if (e >= 0)
         e = sd_event_add_time_relative(event, &r->limit, CLOCK_MONOTONIC,
                                        (uint64_t)timeout_ms * 1000, 10000, on_limit, r);

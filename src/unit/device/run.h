@@ -18,7 +18,8 @@ struct run;
  * both outputs, borrowed. The run is freed afterwards. */
 typedef void run_done(void *arg, int status, const char *text);
 
-/* @argv: found along PATH. Returns 0, or -errno: nothing runs, and @done is not called. */
+/* @argv: found along PATH. Takes back an ignored SIGCHLD. Returns 0, or -errno: nothing runs, and
+ * @done is not called. */
 int run_start(sd_event *event, char *const argv[], unsigned timeout_ms, run_done *done, void *arg,
               struct run **ret);
 
