@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stamp of a row of bench/results: commit, day, machine, and a hash of what ran.
 
-The hash covers the programs without their symbols and build ids, and the Python sources where these
-take part: it changes when a measurement could. report.py compares it with that of today's files.
+The hash covers the programs without their symbols and build ids, of some programs the object files that a row runs
+(PARTS), and the Python sources where these take part: it changes when a measurement could. report.py compares it
+with that of today's files.
 
     stamp.py NAME      exit status 0: all rows of bench/results/NAME.json were measured with today's programs
 """
@@ -13,6 +14,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -23,13 +25,22 @@ from images import stripped  # noqa: E402
 
 PYTHON_PACKAGE = "python/threadtide"
 
-NODE = ("tide", "tided", "libtide-agent.so", "libtide.so")
+# What rows run of a program that does more: the program, and those of its object files.
+PARTS = {
+    "tide run": ("tide", re.compile(r"src_cli_launch_|libtide-(base|proto)\.a")),  # then the job's program takes its place
+    "tide-kube without page": ("tide-kube", re.compile(r"^(?!.*libtide-page\.a)")),
+    "tide-hub without page": ("tide-hub", re.compile(r"^(?!.*libtide-page\.a)")),
+}
+NODE = ("tide run", "tided", "libtide-agent.so", "libtide.so")
 TRAINING = ("tide-tfnode", "libtide-agent.so", PYTHON_PACKAGE)
-CLUSTER = ("tide-kube", *TRAINING)
+CONTROLLER = "tide-kube without page"
+HUB = "tide-hub without page"
+CLUSTER = (CONTROLLER, *TRAINING)
 RESTING = ("bench/models.py", "bench/runtime_work.py", "bench/resting.py")  # programs that rest
 # Beginning of a result's name -> what it measures; the longest that fits counts.
 MEASURED = {
-    "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": NODE, "restore": NODE,
+    "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": (*NODE, "tide-sim"),
+    "restore": NODE,
     "small-container": ("libtide-agent.so",),
     "demo": NODE, "gain": (*NODE, "bench/gain.py", *RESTING), "gain-curves": (),
     "gain-mixes": (*NODE, "bench/gain_mixes.py", "bench/gain_runs.py", *RESTING),
@@ -43,12 +54,12 @@ MEASURED = {
     "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-cap-power-limit": ("tided",), "energy-cap-no-power-limit": ("tided",),
     "energy-cap-kernels-powercap": ("tided",),
-    "energy-unit": ("tide-power",), "energy-kills": ("tide-power", "tide-hub"),
+    "energy-unit": ("tide-power",), "energy-kills": ("tide-power", HUB),
     "energy-load-predicted": ("bench/load_units",), "energy-load-page": ("bench/load_units", "tide-hub"),
-    "energy-area": ("tided", "tide-power", "tide-hub"), "energy-work": NODE,
-    "energy-load": ("bench/load_units",), "energy-load-hub": ("bench/load_units", "tide-hub"),
+    "energy-area": ("tided", "tide-power", HUB), "energy-work": NODE,
+    "energy-load": ("bench/load_units",), "energy-load-hub": ("bench/load_units", HUB),
     "energy-model": ("bench/energy_model",),
-    "cluster": CLUSTER, "kube-response": CLUSTER, "kube-scale": ("tide-kube",),
+    "cluster": CLUSTER, "kube-response": CLUSTER, "kube-scale": (CONTROLLER,),
     "cluster-async": TRAINING, "cluster-sync": TRAINING, "cluster-curves": TRAINING,
     "cluster-mix-simulated": ("bench/kube_mix",), "cluster-simulated": ("bench/kube_mix",),
     "elastic-pause": TRAINING, "tfnode-start": TRAINING, "worker-start": CLUSTER,
@@ -62,12 +73,27 @@ def programs(name):
     return MEASURED[max(fits, key=len)]
 
 
+def objects_of(build, program):
+    """The names of the object files that a program is linked from, its libraries' included, in a fixed order."""
+    asked = subprocess.run(["ninja", "-C", build, "-t", "inputs", program], capture_output=True, text=True, check=True)
+    return sorted(line for line in asked.stdout.split() if line.endswith(".o"))
+
+
+def files_of(build, part):
+    """The files whose bytes are those of a part, in a fixed order."""
+    if part in PARTS:
+        program, wanted = PARTS[part]
+        return [build / name for name in objects_of(build, program) if wanted.search(name)]
+    if part == PYTHON_PACKAGE:
+        return sorted((ROOT / part).rglob("*.py"))
+    return [(ROOT if part.endswith(".py") else build) / part]
+
+
 @functools.lru_cache(None)
 def hash_of(build, parts):
     total = hashlib.sha256()
     for part in parts:
-        where = (ROOT if part == PYTHON_PACKAGE or part.endswith(".py") else build) / part
-        for path in sorted(where.rglob("*.py")) if part == PYTHON_PACKAGE else [where]:
+        for path in files_of(build, part):
             total.update(stripped(path))
     return total.hexdigest()[:16]
 

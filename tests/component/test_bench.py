@@ -36,10 +36,13 @@ report = by_path("report")
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
-    """A build tree and a folder of results of our own; the one program is a copy of a real one."""
-    for name in stamp.NODE:
+    """A build tree and a folder of results of our own; programs and object files are copies of a real program."""
+    launch, main = objects = ("tide.p/src_cli_launch_launch.c.o", "tide.p/src_cli_main.c.o")
+    (tmp_path / "build.ninja").write_text(f"rule link\n  command = false\nbuild tide: link {launch} {main}\n")
+    for folder in ("tide.p", "bench"):
+        (tmp_path / folder).mkdir()
+    for name in (*stamp.NODE[1:], *objects):
         shutil.copy("/bin/true", tmp_path / name)
-    (tmp_path / "bench").mkdir()
     shutil.copy("/bin/true", tmp_path / "bench/savedmodel_infer")
     monkeypatch.setattr(harness, "BUILD", tmp_path)
     monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")
@@ -72,7 +75,7 @@ def test_rows_that_stay_keep_the_stamp_of_their_own_measurement(build):
 def test_a_row_made_of_runs_of_different_programs_is_stale(build):
     run = {"side": "static", "round": 1}
     harness.save("share-x", [{"side": "static"}], [run])
-    change(build / "tide")
+    change(build / "tided")
     runs = [*harness.saved_runs("share-x"), {"side": "elastic", "round": 1}]
     harness.save("share-x", [{"side": "static"}, {"side": "elastic"}], runs)
     static, elastic = saved("share-x")["rows"]
@@ -81,6 +84,23 @@ def test_a_row_made_of_runs_of_different_programs_is_stale(build):
     assert "**stale**" not in stamp.told(elastic, build, "share-x")
     harness.save("share-x", [{"side": "static"}], [*harness.saved_runs("share-x"), {**run, "round": 2}])
     assert "**stale**" in stamp.told(saved("share-x")["rows"][0], build, "share-x")
+
+
+def test_of_tide_counts_what_starts_a_job(build):
+    """What its other commands do makes no row stale."""
+    harness.save("share-x", [{"side": "static"}])
+    row = saved("share-x")["rows"][0]
+    change(build / "tide.p/src_cli_main.c.o")
+    assert "**stale**" not in stamp.told(row, build, "share-x")
+    change(build / "tide.p/src_cli_launch_launch.c.o")
+    assert "**stale**" in stamp.told(row, build, "share-x")
+
+
+def test_each_part_of_a_program_has_object_files(build_dir):
+    for part, (program, _) in stamp.PARTS.items():
+        files = stamp.files_of(build_dir, part)
+        assert len(files) > 20 and all(path.exists() for path in files), part
+        assert len(files) < len(stamp.objects_of(build_dir, program)), part
 
 
 def test_row_without_a_stamp_is_stale(build):
