@@ -61,6 +61,7 @@ LIBRARIES = {
     "libsmartcols/": ("cli",),
     "libsmartcols.h": ("cli",),
     "resolv.h": ("cli",),
+    "libintl.h": ("cli",),
     "curl/": ("host", "kube"),
     "sqlite3.h": ("daemon", "edge", "hub"),
     "gnutls/": ("kube", "host"),

@@ -44,7 +44,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build_packages="gcc libc6-dev binutils meson ninja-build pkg-config python3 libmicrohttpd-dev
     libjansson-dev libsqlite3-dev libcurl4-openssl-dev libsystemd-dev libinih-dev libncurses-dev libsmartcols-dev
     libgnutls28-dev libyaml-dev libmosquitto-dev libmodbus-dev libpq-dev
-    scdoc"
+    scdoc gettext"
 images_packages="ca-certificates tzdata"
 wheel_old_packages="gperf libcap-dev libmount-dev"
 docker_packages="docker.io iptables"

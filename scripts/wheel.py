@@ -34,6 +34,7 @@ from images import Layer, bill_of_materials, debian_entry, debian_packages, proj
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PROGRAMS = ("tide", "tided", "tide-sim", "tide-dashboard", "tide-top", "tide-tfnode")
+TEXTS = "po/es/LC_MESSAGES/threadtide.mo"
 LIBRARIES = ("libtide.so.1.0.0", "agent.stamp")
 OPTIONS = ("-Dtests=false", "-Denergy=disabled", "-Dpostgres=disabled", "--buildtype=release")
 OLD_OPTIONS = ("-Dslurm=disabled", "-Ddlb=disabled")
@@ -58,7 +59,7 @@ def configure(folder, *more, **how):
 
 def compiled(folder, *programs):
     configure(folder)
-    run("ninja", "-C", folder, *LIBRARIES, *programs, stdout=subprocess.DEVNULL)
+    run("ninja", "-C", folder, *LIBRARIES, TEXTS, *programs, stdout=subprocess.DEVNULL)
     return folder
 
 
@@ -100,6 +101,7 @@ def contents(build, old, version):
              for file in sorted((ROOT / "python/threadtide").rglob("*.py"))}
     for name in PROGRAMS:
         files[f"threadtide/bin/{name}"] = (stripped((old or build) / name), True)
+    files[f"threadtide/share/locale/{TEXTS.removeprefix('po/')}"] = ((build / TEXTS).read_bytes(), False)
     files["threadtide/bin/libtide.so.1"] = (stripped((old or build) / "libtide.so.1"), False)
     for file in sorted((build / "agent").rglob("*.so")):
         files[f"threadtide/bin/agent/{file.relative_to(build / 'agent')}"] = (stripped(file), False)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Takes the pictures of docs/pictures in chromium: a real tided with jobs that report progress; a real tide-hub with its
 // mosquitto and areas, each a tide-power with a plug. usage, in ui/: TIDE_BUILD_DIR=../build node shots.mjs [OUT [WHAT]]
-// WHAT: machine, hub, or made (1,000 areas of made-up data); all when it is absent.
+// WHAT: machine, machines, hub, or made (1,000 areas of made-up data); all when it is absent.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Bed, launch, openPage } from "./test/bed.mjs";
@@ -74,6 +74,26 @@ async function machineShots() {
   }
 }
 
+/** Three machines behind an `ssh` that runs here, one of which is not reached. */
+async function machinesShot() {
+  const here = await Bed.start("--cpus", "0-15"), beds = { lab1: await Bed.start("--cpus", "0-31"), lab2: await Bed.start("--cpus", "0-7", "--policy", "response") };
+  const browser = await launch();
+  try {
+    for (const [bed, names] of [[beds.lab1, ["resnet50", "bert-fine-tune", "gan"]], [beds.lab2, ["lstm", "mnist"]]])
+      for (const name of names) await bed.job({ name }, "--max", "16");
+    const { link } = await here.dashboard(...here.neighbours(beds, "lab3"));
+    const page = await openPage(browser, link, { width: 1280, height: 620 });
+    await page.evaluate(() => (location.hash = "machines"));
+    await page.waitForFunction(() => /2 of 3 machines/.test(document.querySelector("main").innerText));
+    await sleep(500);
+    await page.screenshot({ path: join(out, "dashboard-machines.png") });
+    if (page.complaints.length) console.log(page.complaints);
+  } finally {
+    await browser.close();
+    for (const bed of [...Object.values(beds), here]) await bed.end();
+  }
+}
+
 const FACULTIES = [["eng", "Engineering", ["hpc", "robotics", "signals", "ml"]], ["sci", "Sciences", ["chem", "optics", "genomics"]], ["hum", "Humanities", ["digital"]]];
 
 async function hubShots() {
@@ -127,6 +147,11 @@ rules:
     });
     await page.waitForFunction(() => document.querySelector(".diff .other"));
     await page.screenshot({ path: join(out, "hub-policy.png") });
+    for (const view of ["used", "units", "users", "audit"]) {
+      await page.evaluate((hash) => (location.hash = hash), view);
+      await sleep(2500);
+      await page.screenshot({ path: join(out, `hub-${view}.png`) });
+    }
     await page.setViewport({ width: 400, height: 860 });
     await page.evaluate(() => (location.hash = "energy/unlp/eng/hpc"));
     await sleep(1500);
@@ -159,4 +184,5 @@ async function madeShots() {
 mkdirSync(out, { recursive: true });
 if (!process.argv[3] || process.argv[3] === "made") await madeShots();
 if (!process.argv[3] || process.argv[3] === "machine") await machineShots();
+if (!process.argv[3] || process.argv[3] === "machines") await machinesShot();
 if (!process.argv[3] || process.argv[3] === "hub") await hubShots();

@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/suggest.h"
 #include "cli/api.h"
+#include "cli/translate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,21 +46,23 @@ static int unknown(const char *name)
 
 static int overview(void)
 {
-    printf("Usage: tide COMMAND [ARGUMENT...]\n\n"
-           "Changes the active threads of machine-learning programs while they run, so that\n"
-           "several share the cores of one machine. The programs stay as they are.\n\n"
-           "Commands:\n");
+    fputs(translated("Usage: tide COMMAND [ARGUMENT...]\n\n"
+                     "Changes the active threads of machine-learning programs while they run, so that\n"
+                     "several share the cores of one machine. The programs stay as they are.\n\n"
+                     "Commands:\n"),
+          stdout);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        printf("  %-9s  %s\n", commands[i]->name, commands[i]->brief);
-    printf("\n"
-           "Try it:\n"
-           "  tide run --name cnn -- python train.py    start a training under control\n"
-           "  tide ps                                   see what it has\n"
-           "  tide set cnn --threads 2                  change it while it trains\n"
-           "  tide top                                  watch all jobs\n"
-           "\n"
-           "With --host NAME before the command it asks another machine: tide-fleet(1).\n"
-           "'tide help COMMAND' explains one command, man tide(1) the rest.\n");
+        printf("  %-9s  %s\n", commands[i]->name, translated(commands[i]->brief));
+    fputs(translated("\n"
+                     "Try it:\n"
+                     "  tide run --name cnn -- python train.py    start a training under control\n"
+                     "  tide ps                                   see what it has\n"
+                     "  tide set cnn --threads 2                  change it while it trains\n"
+                     "  tide top                                  watch all jobs\n"
+                     "\n"
+                     "With --host NAME before the command it asks another machine: tide-fleet(1).\n"
+                     "'tide help COMMAND' explains one command, man tide(1) the rest.\n"),
+          stdout);
     return CLI_OK;
 }
 

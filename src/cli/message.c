@@ -2,10 +2,10 @@
 #include "cli/cli.h"
 
 #include "base/cleanup.h"
+#include "cli/translate.h"
 
 #include <assert.h>
 #include <ctype.h>
-#include <limits.h>
 #include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -117,25 +117,35 @@ void cli_note_as(const struct command *cmd, const char *word, const char *fmt, .
 
 static void print_attribute(const struct attribute *a)
 {
-    char option[32], text[128];
+    const char *text = translated(a->text);
+    char option[32];
 
     snprintf(option, sizeof(option), "--%s %s", a->key, a->value);
-    printf("      %-14s %s\n", option, attribute_help(a, text, sizeof(text)));
+    printf("      %-14s ", option);
+    if (a->kind == KIND_NUMBER && !a->none)
+        printf(translated("%s, %lld to %lld (default %lld)"), text, (long long)a->least,
+               (long long)a->most, (long long)a->usual);
+    else
+        fputs(text, stdout);
+    putchar('\n');
     for (int64_t i = a->least; a->kind == KIND_CHOICE && i <= a->most; i++)
-        printf("%21s%-10s %s\n", "", a->choices[i].name, a->choices[i].text);
+        printf("%21s%-10s %s\n", "", a->choices[i].name, translated(a->choices[i].text));
 }
 
 int cli_help(const struct command *cmd)
 {
     const char *attributes = strchr(cmd->help, '\f'); /* TERMS_HERE */
+    _cleanup_free_ char *before = attributes ? strndup(cmd->help, (size_t)(attributes - cmd->help))
+                                             : strdup(cmd->help);
+    const char *brief = translated(cmd->brief);
 
-    printf("Usage: tide %s%s%s\n\n%c%s.\n\n", cmd->name, *cmd->usage ? " " : "", cmd->usage,
-           toupper((unsigned char)cmd->brief[0]), cmd->brief + 1);
-    printf("%.*s", attributes ? (int)(attributes - cmd->help) : INT_MAX, cmd->help);
+    printf("%s: tide %s%s%s\n\n%c%s.\n\n", translated("Usage"), cmd->name,
+           *cmd->usage ? " " : "", cmd->usage, toupper((unsigned char)brief[0]), brief + 1);
+    fputs(before ? translated(before) : "", stdout);
     for (each_attribute(a))
         if (attributes && attribute_is_of(a, cmd->takes))
             print_attribute(a);
-    printf("%s", attributes ? attributes + 1 : "");
+    fputs(attributes ? translated(attributes + 1) : "", stdout);
     return CLI_OK;
 }
 

@@ -16,9 +16,9 @@ from daemon import GUARD_S, NOBODY, eventually
 
 
 class Dashboard:
-    def __init__(self, program, folder, *options, who=()):
+    def __init__(self, program, folder, *options, who=(), env=None):
         self.process = subprocess.Popen([*who, program, "--no-open", *options], stdout=subprocess.PIPE, text=True,
-                                        env={**os.environ, "TIDE_DIR": str(folder)})
+                                        env={**(env or os.environ), "TIDE_DIR": str(folder)})
         self.link = self.process.stdout.readline().strip()
         found = urllib.parse.urlsplit(self.link)
         assert found.hostname == "127.0.0.1", self.link

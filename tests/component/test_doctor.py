@@ -116,6 +116,21 @@ def test_java_whose_folder_has_a_pipe(tide, tmp_path, program):
     assert (java["kind"], java["version"]) == ("moldable", "")
 
 
+@pytest.mark.parametrize("beside,kind,why", [
+    ((), "malleable", "the agent limits the threads of each call"),
+    (("libtensorflow_framework.so.2",), "moldable", "another library computes with threads, too")], ids=["alone", "beside-tensorflow"])
+def test_a_blas_beside_another_library_with_threads_is_what_the_agent_makes_of_it(tide, tmp_path, program, beside, kind, why):
+    paths = [tmp_path / name for name in ("libopenblas.so.0", *beside)]
+    for path in paths:
+        path.write_bytes(bytes(4096))
+    process = program("python3", "-c", "import mmap, sys, time; files = [open(path) for path in sys.argv[1:]]; "
+                      "kept = [mmap.mmap(file.fileno(), 0, prot=1) for file in files]; "
+                      "print('ready', flush=True); time.sleep(600)", *paths)
+    assert process.stdout.readline() == b"ready\n"
+    seen = examined(tide, process)["runtimes"]["openblas"]
+    assert (seen["kind"], seen["why"]) == (kind, why)
+
+
 def test_a_static_go_program_with_its_version(tide, tmp_path, program):
     if not shutil.which("go"):
         pytest.skip("no go here")

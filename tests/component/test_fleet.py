@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -231,6 +232,15 @@ def test_hundreds_of_machines_end_with_the_deadline(home):
     done = home("fleet", "--json", "--deadline", "1s")
     assert done.returncode == 5 and len(json.loads(done.stdout)) == 300
     assert list(ssh_processes(home)) == []
+
+
+@needs_sshd
+def test_a_silent_rack_does_not_hide_the_machines_behind_it(home, lab):
+    home.program("ssh", f'case "$*" in *127.0.0.1*) exec {shutil.which("ssh")} -F none -i {home.folder}/user '
+                        f'-o UserKnownHostsFile={home.folder}/known -o StrictHostKeyChecking=no "$@" ;; esac\nexec sleep 600')
+    home.inventory(*(f"m{i} ssh://m{i}" for i in range(100)), f"lab1 {lab.address()}")
+    machines = json.loads(home("fleet", "--json", "--deadline", "20s").stdout)
+    assert [m["name"] for m in machines if m["reached"]] == ["lab1"]
 
 
 def test_what_is_wrong_with_an_inventory_is_told_with_its_line(home):

@@ -44,6 +44,7 @@ def prefix(tmp_path_factory):
     "bin/tide-pods", "share/man/man8/tide-pods.8", "share/threadtide/kubernetes/pods.yaml",
     "bin/kubectl-tide", "bin/kubectl_complete-tide", "share/threadtide/kubernetes/rbac.yaml", "share/threadtide/helm/threadtide/crd.yaml",
     "share/bash-completion/completions/tide", "share/zsh/site-functions/_tide",
+    "share/locale/es/LC_MESSAGES/threadtide.mo",
     "share/fish/vendor_completions.d/tide.fish", "share/bash-completion/completions/tide-hub",
     "share/zsh/site-functions/_tide-hub", "share/fish/vendor_completions.d/tide-hub.fish",
 ])

@@ -109,6 +109,39 @@ def test_code_of_inductor_meets_the_programs_number_and_is_never_compiled_again(
     program.end()
 
 
+@pytest.mark.timeout(4 * LONG_S)
+@pytest.mark.parametrize("options", [("dynamic=no",), ("dynamic=yes",), ("dynamic=no", "mode=max-autotune"), ("dynamic=yes", "mode=max-autotune")],
+                         ids=lambda options: "-".join(option.split("=")[1] for option in options))
+def test_a_cache_of_compiled_code_serves_runs_with_and_without_the_agent(torch_program, tmp_path, options):
+    """What a governed run leaves in the cache is as good for others as stock's, however the code chooses its threads."""
+    def governed(cache, targets):
+        program = torch_program(TORCHINDUCTOR_CACHE_DIR=str(cache))
+        program.shown()
+        program.follows(1)
+        said = ", ".join("{}={!r}".format(*option.split("=")) for option in options)
+        program.tell(f"digest = compile_product({said})")
+        program.tell("say('first', *digest())")
+        found = [program.expect("first", guard=LONG_S)[1:]]
+        for target in targets:
+            program.set(target)
+            found.append(program.ask("*digest()"))
+        assert program.ask("torch._dynamo.utils.counters['stats']['unique_graphs']") == "1"
+        program.end()
+        return found
+
+    def stock(cache):
+        return programs.plain(TORCH_PYTHON, WORK, "product", *options, TORCHINDUCTOR_CACHE_DIR=str(cache))
+
+    want = stock(tmp_path / "stocks")
+    assert want[1] == "True"
+    assert governed(tmp_path / "stocks", (3, 8, 1)) == [want] * 4
+    made = governed(tmp_path / "ours", (5, 2))  # max-autotune may have chosen another product
+    assert made[0][1] == "True" and made == [made[0]] * 3
+    assert stock(tmp_path / "ours") == made[0]
+    if "mode=max-autotune" not in options:
+        assert made[0] == want
+
+
 def test_code_of_other_compilers_follows_and_is_never_compiled_again(torch_program):
     program = torch_program()
     program.shown()

@@ -2,7 +2,7 @@
 /* Requests to the page's own server, and what docs/openapi.yaml says of the answers. */
 
 /** Any program's account of itself and of the user for whom it answers (a hub: null until somebody logs in). */
-export interface Session { server: "machine" | "hub" | "cluster"; user: string | null; uid?: number; version: string; views?: string[]; org?: string; role?: string | null; may?: string[] }
+export interface Session { server: "machine" | "hub" | "cluster"; at?: string; user: string | null; uid?: number; version: string; views?: string[]; org?: string; role?: string | null; may?: string[] }
 
 export interface Progress { done: number; total: number; unit: string; rate: number }
 
@@ -55,9 +55,18 @@ export class Problem extends Error {
 
 const TIMEOUT_MS = 15000;
 
+/** The machine that this page shows, a name of the inventory; "": the one where its server runs. */
+export const AT = new URLSearchParams(location.search).get("at") ?? "";
+
+/** The page of a machine of the inventory; "": of the server's own. */
+export const pageOf = (name: string): string => (name ? `/?at=${encodeURIComponent(name)}` : "/");
+
+/** Where a request goes to: those for the shown machine to its daemon, the others to the page's own server. */
+export const far = (path: string): string => (AT ? path.replace(/^\/v1\/(?!session|fleet)/, `/v1/at/${encodeURIComponent(AT)}/`) : path);
+
 async function request(method: string, path: string, body: unknown, timeout: number): Promise<Response> {
   try {
-    return await fetch(path, {
+    return await fetch(far(path), {
       method, cache: "no-store", credentials: "same-origin", signal: AbortSignal.timeout(timeout),
       ...(body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } }),
     });

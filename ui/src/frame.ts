@@ -27,6 +27,7 @@ export interface FrameOptions {
   ended: string; // what to do when the session has ended
   keys: [string, string][]; // beside those of every page
   extra?: HTMLElement[]; // in the header
+  of?: string; // whom the views are of, first in the window's title
 }
 
 /** The views of a program that serves the page. */
@@ -113,7 +114,7 @@ export class Frame {
       if (page === now) this.tabs.get(page)!.setAttribute("aria-current", "page");
       else this.tabs.get(page)!.removeAttribute("aria-current");
     }
-    document.title = `${now.title} – threadtide`;
+    document.title = [this.options.of, now.title, "threadtide"].filter(Boolean).join(" – ");
     now.show();
   }
 

@@ -3,7 +3,7 @@
  * The present state of the machine: asked once a second, at once when an event says that something changed, and seldom
  * while nobody looks. One look is under way at a time, so a slow connection has fewer looks and not a queue of them.
  */
-import { get, Job, Machine, Problem, Session } from "./api";
+import { far, get, Job, Machine, Problem, Session } from "./api";
 import type { Link } from "./frame";
 
 /** null: nothing was told then. */
@@ -121,7 +121,7 @@ export class Live {
   private listen(): void {
     if (document.hidden || this.link === "ended") return;
     this.events?.close();
-    const events = new EventSource("/v1/events");
+    const events = new EventSource(far("/v1/events"));
     for (const type of ["job-added", "job-changed", "job-ended", "policy-changed", "missed", "cap"])
       events.addEventListener(type, () => this.lookSoon());
     events.onerror = () => {

@@ -3,7 +3,7 @@
 // tests/component), tide-dashboard before it, a proxy that is slow or gone when told to, and chromium.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
 import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -94,6 +94,18 @@ export class Bed {
     const child = this.spawn(program, args, {}, ["ignore", "pipe", "inherit"]);
     const [link] = await once(createInterface(child.stdout), "line");
     return { child, link };
+  }
+
+  /** An inventory of other beds, {name: bed}, and of `gone` ones; `ssh` to one runs `tide dial` there. The words before tide-dashboard. */
+  neighbours(beds, ...gone) {
+    const names = [...Object.keys(beds), ...gone];
+    for (const folder of ["config/tide", "bin"]) mkdirSync(join(this.dir, folder), { recursive: true });
+    writeFileSync(join(this.dir, "config/tide/fleet"), names.map((name) => `${name} ssh://ana@${name}\n`).join(""));
+    writeFileSync(join(this.dir, "bin/ssh"), `#!/bin/sh\nfor host; do\n  case $host in\n${Object.entries(beds).map(([name, bed]) =>
+      `  ${name}) TIDE_DIR=${bed.dir}/tide exec ${join(BUILD, "tide")} dial ;;\n`).join("")}  esac\ndone\n` +
+      "echo 'ssh: connect to host: No route to host' >&2\nexit 255\n");
+    chmodSync(join(this.dir, "bin/ssh"), 0o755);
+    return ["/usr/bin/env", `PATH=${join(this.dir, "bin")}:${process.env.PATH}`, `XDG_CONFIG_HOME=${join(this.dir, "config")}`];
   }
 
   async stopDaemon() {

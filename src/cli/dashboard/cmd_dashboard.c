@@ -16,7 +16,8 @@ const struct command command_dashboard = {
     .brief = "show the jobs and their cores in a web browser",
     .help = "Serves a page of this machine on 127.0.0.1 until Ctrl-C: cores coloured by job,\n"
             "threads, progress, history, and why each job has what it has. The page may do\n"
-            "what its user may. The link that is printed works once.\n"
+            "what its user may. The link that is printed works once. Machines shows those of\n"
+            "your inventory ('tide help fleet') and leads to the page of each.\n"
             "\n"
             "Options:\n"
             "      --port N    listen on this port (default: any free one)\n"

@@ -17,26 +17,40 @@
 #include <string.h>
 
 struct dashboard {
-    sd_event *event;
+    struct proxy proxy;
     struct door *door;
 };
 
 /* ---- requests ---- */
 
 /*
- * The page's user, by number where /etc/passwd has no name, as tided tells owners. What this user
- * may do the page learns from tided, which decides.
+ * The page's user, by number where /etc/passwd has no name, as tided tells owners; of another
+ * machine's page, whom ssh logs in as. What this user may do the page learns from tided, which
+ * decides.
  */
-static void session_answer(struct httpd_request *r)
+static void session_answer(struct dashboard *d, struct httpd_request *r)
 {
     const struct passwd *user = getpwuid(geteuid());
+    const char *at = httpd_argument(r, "at");
+    struct address there = {0};
     char number[16];
     json_t *body;
+    int found = at ? machines_find(d->proxy.machines, at, &there) : 0;
 
+    if (found < 0) {
+        proxy_refuse_machine(r, found);
+        return;
+    }
     snprintf(number, sizeof(number), "%u", (unsigned)geteuid());
-    body =
-        json_pack("{s:s,s:s,s:I,s:s}", "server", "machine", "user", user ? user->pw_name : number,
-                  "uid", (json_int_t)geteuid(), "version", TIDE_VERSION);
+    body = json_pack("{s:s,s:s,s:s}", "server", "machine", "user",
+                     *there.user ? there.user
+                     : user      ? user->pw_name
+                                 : number,
+                     "version", TIDE_VERSION);
+    if (at)
+        json_object_set_new(body, "at", json_string(at));
+    else
+        json_object_set_new(body, "uid", json_integer(geteuid()));
     httpd_answer(r, 200, "application/json", body ? json_dumps(body, JSON_COMPACT) : NULL, false);
     json_decref(body);
 }
@@ -46,13 +60,18 @@ static void on_request(void *arg, struct httpd_request *r)
     struct dashboard *d = arg;
 
     if (strcmp(r->path, "/v1/session") == 0 && !door_changes(r))
-        session_answer(r);
+        session_answer(d, r);
+    else if (strcmp(r->path, "/v1/fleet") == 0 && !door_changes(r))
+        machines_answer(d->proxy.machines, r);
     else
-        proxy_pass(d->event, r);
+        proxy_pass(&d->proxy, r);
 }
 
 static void on_over(void *arg, struct httpd_request *r)
 {
+    struct dashboard *d = arg;
+
+    machines_over(d->proxy.machines, r);
     proxy_over(r);
 }
 
@@ -65,13 +84,18 @@ static int start(struct dashboard *d, long port, struct error *err)
                                    .handler = on_request,
                                    .over = on_over,
                                    .arg = d};
-    int r = sd_event_new(&d->event);
+    struct proxy *p = &d->proxy;
+    int r = sd_event_new(&p->event);
 
     if (r >= 0)
-        r = ends_by_signals(d->event, true, NULL, NULL);
+        r = ends_by_signals(p->event, true, NULL, NULL);
+    if (r >= 0)
+        r = machines_new(p->event, &p->machines);
+    if (r >= 0)
+        r = reach_new(p->event, &p->reach);
     if (r < 0)
         return error_set(err, r, "cannot start: %s", strerror(-r));
-    return door_new(d->event, &options, &d->door, err);
+    return door_new(p->event, &options, &d->door, err);
 }
 
 static int serve(struct dashboard *d, bool browser)
@@ -86,7 +110,7 @@ static int serve(struct dashboard *d, bool browser)
                          strerror(errno));
     if (browser)
         door_open_browser(d->door);
-    r = sd_event_loop(d->event);
+    r = sd_event_loop(d->proxy.event);
     return r < 0 ? cli_error(&command_dashboard, CLI_FAILED, NULL, "%s", strerror(-r)) : CLI_OK;
 }
 
@@ -115,6 +139,8 @@ int main(int argc, char **argv)
                         r == -EADDRINUSE ? "Choose another --port, or none." : NULL, "%s", err.text)
             : serve(&d, browser);
     door_free(d.door);
-    sd_event_unref(d.event);
+    reach_free(d.proxy.reach);
+    machines_free(d.proxy.machines);
+    sd_event_unref(d.proxy.event);
     return cli_end(&command_dashboard, r);
 }

@@ -17,15 +17,20 @@
 #define READ_BYTES 16384
 
 struct call {
+    const struct proxy *proxy;
     struct httpd_request *request;
     sd_event_source *io, *timer;
-    int fd;
+    int fd;               /* of @dial where the machine is another one */
+    bool far, kept;       /* the machine is another one; and the connection had been kept */
+    struct address there; /* its address */
+    struct dial dial;
     char *out; /* the request, of which @sent bytes are on their way */
     size_t out_len, sent;
     char *in; /* the answer; of a stream, what is left of it */
     size_t in_len, in_size;
     bool events, stream, ended; /* may become a stream; is one; tided has closed it */
     bool metrics;
+    char method[8];
 };
 
 /* Requests of the page. A prefix that ends in "/" stands for all below it. */
@@ -57,11 +62,33 @@ static bool is_allowed(const char *method, const char *path)
 
 /* ---- the call ---- */
 
-static void hang_up(struct call *c)
+static void let_go(struct call *c)
 {
     c->io = sd_event_source_disable_unref(c->io);
     c->timer = sd_event_source_disable_unref(c->timer);
-    c->fd = close_fd(c->fd);
+}
+
+static void hang_up(struct call *c)
+{
+    let_go(c);
+    if (c->far)
+        dial_close(&c->dial);
+    else
+        close_fd(c->fd);
+    c->fd = -1;
+}
+
+/* The answer has ended: the connection to another machine may serve the next request. */
+static void end_answer(struct call *c, bool closes)
+{
+    if (!c->far || closes) {
+        hang_up(c);
+        return;
+    }
+    let_go(c);
+    reach_keep(c->proxy->reach, &c->there, &c->dial);
+    c->dial = (struct dial)DIAL_NONE;
+    c->fd = -1;
 }
 
 static void fail(struct call *c, int code, const char *message)
@@ -73,6 +100,30 @@ static void fail(struct call *c, int code, const char *message)
     else
         door_refuse(c->request, code == -ENOENT ? 503 : 502, message,
                     code == -ENOENT ? "A daemon starts with the first job of 'tide run'." : "");
+}
+
+static int begin(struct call *c);
+
+/* The exchange failed with @code. A kept connection may have ended just now: a new one is tried. */
+static void broken(struct call *c, int code, const char *message)
+{
+    struct error err = {0};
+
+    if (c->kept && c->in_len == 0 && strcmp(c->method, "GET") == 0) {
+        hang_up(c);
+        c->sent = 0;
+        code = begin(c);
+        if (code < 0)
+            fail(c, code, "out of memory");
+        return;
+    }
+    if (c->far) {
+        let_go(c);
+        c->fd = -1;
+        dial_failed(&c->dial, &c->there, code, PROXY_TIMEOUT_MS, &err);
+        message = err.text;
+    }
+    fail(c, code == -ENOENT ? -EIO : code, message);
 }
 
 static ssize_t on_room(void *arg, char *buf, size_t max)
@@ -122,12 +173,12 @@ static void take_answer(struct call *c, bool eof)
     if (r == -EAGAIN)
         return;
     if (r < 0) {
-        fail(c, r,
-             r == -EMSGSIZE ? "the daemon's answer is too long for the page"
-                            : "the daemon's answer is cut off or is not HTTP");
+        broken(c, r,
+               r == -EMSGSIZE ? "the daemon's answer is too long for the page"
+                              : "the daemon's answer is cut off or is not HTTP");
         return;
     }
-    hang_up(c);
+    end_answer(c, answer.closes || eof);
     if (answer.status == 429)
         c->request->retry_s = 1;
     httpd_answer(c->request, (unsigned)answer.status,
@@ -181,13 +232,16 @@ static int on_io(sd_event_source *source, int fd, uint32_t events, void *arg)
             take_answer(c, n == 0);
     }
     if (n < 0 && n != -EAGAIN && n != -EINTR)
-        fail(c, (int)n, "the connection to the daemon broke");
+        broken(c, (int)n, "the connection to the daemon broke");
     return 0;
 }
 
 static int on_late(sd_event_source *source, uint64_t usec, void *arg)
 {
-    fail(arg, -ETIMEDOUT, "the daemon does not answer");
+    struct call *c = arg;
+
+    c->kept = false; /* waiting as long again would help nobody */
+    broken(c, -ETIMEDOUT, "the daemon does not answer");
     return 0;
 }
 
@@ -231,9 +285,9 @@ static int put_argument(void *arg, const char *key, const char *value)
 }
 
 /* The path came decoded: each segment is encoded anew. */
-static int make_url(const struct httpd_request *r, struct url *ret)
+static int make_url(const struct httpd_request *r, const char *asked, struct url *ret)
 {
-    _cleanup_free_ char *path = strdup(r->path + 1);
+    _cleanup_free_ char *path = strdup(asked + 1);
     char *rest = path, *segment;
     int error = path ? 0 : -ENOMEM;
 
@@ -254,21 +308,22 @@ static bool is_plain(const char *text)
     return true;
 }
 
-/* HTTP/1.0 keeps the server from sending chunks. */
-static int make_request(const struct httpd_request *r, char **ret, size_t *ret_len)
+/* HTTP/1.0 keeps the server from sending a stream in chunks; 1.1 leaves the connection open. */
+static int make_request(const struct httpd_request *r, const char *path, bool keep, char **ret,
+                        size_t *ret_len)
 {
     const char *last = httpd_header(r, "Last-Event-ID");
     struct url url = {0};
-    int n = make_url(r, &url);
+    int n = make_url(r, path, &url);
 
     if (n < 0)
         return n;
     if (last && !is_plain(last))
         return -EINVAL;
     n = asprintf(ret,
-                 "%s %s HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                 "%s %s HTTP/1.%d\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  "%s%s%sContent-Length: %zu\r\n\r\n%s",
-                 r->method, url.text, last ? "Last-Event-ID: " : "", last ? last : "",
+                 r->method, url.text, keep, last ? "Last-Event-ID: " : "", last ? last : "",
                  last ? "\r\n" : "", r->body_len, r->body);
     if (n < 0) {
         *ret = NULL;
@@ -307,13 +362,80 @@ static void call_free(struct call *c)
     free(c);
 }
 
-void proxy_pass(sd_event *event, struct httpd_request *r)
+/*
+ * Opens the connection, with which the exchange begins. Returns 0, also after it has refused the
+ * request, or -errno.
+ */
+static int begin(struct call *c)
 {
-    struct call *c;
     struct error err = {0};
+    int r;
+
+    c->kept = c->far && !c->events && !c->kept &&
+              reach_take(c->proxy->reach, &c->there, &c->dial);
+    if (c->kept)
+        r = 0;
+    else if (c->far)
+        r = dial_open(&c->there, true, &c->dial, &err);
+    else
+        r = dial(&c->fd, &err);
+    if (r < 0) {
+        fail(c, r, err.text);
+        return 0;
+    }
+    if (c->far)
+        c->fd = c->dial.fd;
+    r = sd_event_add_io(c->proxy->event, &c->io, c->fd, EPOLLIN | EPOLLOUT, on_io, c);
+    return r < 0 ? r
+                 : sd_event_add_time_relative(c->proxy->event, &c->timer, CLOCK_MONOTONIC,
+                                              PROXY_TIMEOUT_MS * UINT64_C(1000), 0, on_late, c);
+}
+
+void proxy_refuse_machine(struct httpd_request *r, int found)
+{
+    if (found == -ENOENT)
+        door_refuse(r, 404, "no machine of the inventory has this name",
+                    "'tide fleet' lists them.");
+    else if (found == -EAGAIN)
+        door_refuse(r, 503, "the inventory of machines is being read", "");
+    else
+        door_refuse(r, 500, "out of memory", "");
+}
+
+/*
+ * The path of @r is "/v1/at/NAME/REST". Returns "/v1/REST", the caller's, and where NAME is
+ * reached; or NULL after the refusal.
+ */
+static char *split(const struct proxy *p, struct httpd_request *r, struct address *ret)
+{
+    const char *name = r->path + strlen(PROXY_AT), *rest = strchr(name, '/');
+    _cleanup_free_ char *machine = rest ? strndup(name, (size_t)(rest - name)) : NULL;
+    char *path = NULL;
+    int found = machine ? machines_find(p->machines, machine, ret) : -ENOENT;
+
+    if (found == 0 && asprintf(&path, "/v1%s", rest) < 0)
+        found = -ENOMEM;
+    if (found == 0)
+        return path;
+    proxy_refuse_machine(r, found);
+    return NULL;
+}
+
+void proxy_pass(const struct proxy *p, struct httpd_request *r)
+{
+    _cleanup_free_ char *far_path = NULL;
+    bool far = strncmp(r->path, PROXY_AT, strlen(PROXY_AT)) == 0;
+    struct address there = {0};
+    const char *path = r->path;
+    struct call *c;
     int error;
 
-    if (!is_allowed(r->method, r->path)) {
+    if (far) {
+        path = far_path = split(p, r, &there);
+        if (!path)
+            return;
+    }
+    if (!is_allowed(r->method, path)) {
         door_refuse(r, 403, "the page may not send this request",
                     "'tide help' lists the commands that do more.");
         return;
@@ -323,25 +445,22 @@ void proxy_pass(sd_event *event, struct httpd_request *r)
         door_refuse(r, 500, "out of memory", "");
         return;
     }
-    *c = (struct call){.request = r,
+    *c = (struct call){.proxy = p,
+                       .request = r,
                        .fd = -1,
-                       .events = strcmp(r->path, "/v1/events") == 0,
-                       .metrics = strcmp(r->path, "/metrics") == 0};
+                       .far = far,
+                       .there = there,
+                       .dial = DIAL_NONE,
+                       .events = strcmp(path, "/v1/events") == 0,
+                       .metrics = strcmp(path, "/metrics") == 0};
+    snprintf(c->method, sizeof(c->method), "%s", r->method);
     r->context = c;
-    error = make_request(r, &c->out, &c->out_len);
+    error = make_request(r, path, far && !c->events, &c->out, &c->out_len);
     if (error < 0) {
         door_refuse(r, 400, "the path or an argument is too long, or not text", "");
         return;
     }
-    error = dial(&c->fd, &err);
-    if (error < 0) {
-        fail(c, error, err.text);
-        return;
-    }
-    error = sd_event_add_io(event, &c->io, c->fd, EPOLLIN | EPOLLOUT, on_io, c);
-    if (error >= 0)
-        error = sd_event_add_time_relative(event, &c->timer, CLOCK_MONOTONIC,
-                                           PROXY_TIMEOUT_MS * UINT64_C(1000), 0, on_late, c);
+    error = begin(c);
     if (error < 0)
         fail(c, error, "out of memory");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/doctor/runtimes.h"
 
+#include "base/cleanup.h"
 #include "base/startup.h"
 #include "base/visible.h"
 #include "cli/api.h"
@@ -34,23 +35,51 @@ static const json_t *reported(const json_t *backends, pid_t pid, enum proc_runti
     return NULL;
 }
 
-static enum malleability judge(enum proc_runtime runtime, const json_t *backends, pid_t pid,
-                               const char **ret_why)
+/* The agent leaves a BLAS alone beside these, whose threads its number would be one too many for. */
+static bool is_beside_others(const struct proc_runtimes *found, enum proc_runtime runtime)
+{
+    static const enum proc_runtime others[] = {
+        PROC_RUNTIME_TENSORFLOW, PROC_RUNTIME_TORCH, PROC_RUNTIME_ONNXRUNTIME, PROC_RUNTIME_JAX,
+        PROC_RUNTIME_TBB,        PROC_RUNTIME_GGML,  PROC_RUNTIME_XGBOOST,     PROC_RUNTIME_LIGHTGBM,
+        PROC_RUNTIME_NUMBA,      PROC_RUNTIME_POLARS};
+
+    if (runtime != PROC_RUNTIME_OPENBLAS && runtime != PROC_RUNTIME_MKL &&
+        runtime != PROC_RUNTIME_BLIS)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (found->r[others[i]].loaded)
+            return true;
+    return false;
+}
+
+/* A backend's note says "moldable: …" where it stands alone; here the kind stands before it. */
+static const char *without_kind(const char *note)
+{
+    static const char kind[] = "moldable: ";
+
+    return strncmp(note, kind, strlen(kind)) == 0 ? note + strlen(kind) : note;
+}
+
+static enum malleability judge(const struct proc_runtimes *found, enum proc_runtime runtime,
+                               const json_t *backends, pid_t pid, const char **ret_why)
 {
     const json_t *backend = reported(backends, pid, runtime);
     enum malleability m = diagnose_runtime(runtime, ret_why);
+    const char *note = backend ? member_text(backend, "note") : "";
 
-    if (!backend)
-        return m;
-    if (*member_text(backend, "note"))
-        *ret_why = member_text(backend, "note");
-    else if (m != MALLEABLE && member_bool(backend, "malleable"))
+    if (!backend && is_beside_others(found, runtime)) {
+        *ret_why = "another library computes with threads, too";
+        return MOLDABLE;
+    }
+    if (*note)
+        *ret_why = without_kind(note);
+    else if (backend && m != MALLEABLE && member_bool(backend, "malleable"))
         *ret_why = "the agent changes its number of threads";
+    if (!backend || m != MALLEABLE)
+        return backend && member_bool(backend, "malleable") ? MALLEABLE : m;
     if (member_bool(backend, "malleable"))
         return MALLEABLE;
-    if (m != MALLEABLE)
-        return m;
-    return strncmp(*ret_why, "moldable", 8) == 0 ? MOLDABLE : RIGID;
+    return strncmp(note, "moldable", 8) == 0 ? MOLDABLE : RIGID;
 }
 
 json_t *runtimes_json(const struct proc_runtimes *found, const json_t *backends, pid_t pid)
@@ -59,7 +88,7 @@ json_t *runtimes_json(const struct proc_runtimes *found, const json_t *backends,
 
     for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
         const char *why;
-        enum malleability m = judge((enum proc_runtime)i, backends, pid, &why);
+        enum malleability m = judge(found, (enum proc_runtime)i, backends, pid, &why);
 
         if (found->r[i].loaded)
             json_array_append_new(

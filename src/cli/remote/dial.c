@@ -58,21 +58,42 @@ void dial_words(const struct address *a, bool alone, const char *command, struct
     add(w, command);
 }
 
+/* A caller that has blocked signals for its event loop would make a child that they do not end. */
+static int take_signals(posix_spawnattr_t *attributes)
+{
+    sigset_t none;
+    int r = posix_spawnattr_init(attributes);
+
+    if (r != 0)
+        return r;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(attributes, &none);
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
+    return 0;
+}
+
 static int start(const struct dial_words *w, int end, int said, pid_t *ret)
 {
     posix_spawn_file_actions_t actions;
-    int r = posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_t attributes;
+    int r = take_signals(&attributes);
 
     if (r != 0)
         return -r;
+    r = posix_spawn_file_actions_init(&actions);
+    if (r != 0) {
+        posix_spawnattr_destroy(&attributes);
+        return -r;
+    }
     r = posix_spawn_file_actions_adddup2(&actions, end, STDIN_FILENO);
     if (r == 0)
         r = posix_spawn_file_actions_adddup2(&actions, end, STDOUT_FILENO);
     if (r == 0)
         r = posix_spawn_file_actions_adddup2(&actions, said, STDERR_FILENO);
     if (r == 0)
-        r = posix_spawnp(ret, w->word[0], &actions, NULL, (char *const *)w->word, environ);
+        r = posix_spawnp(ret, w->word[0], &actions, &attributes, (char *const *)w->word, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
     return -r;
 }
 

@@ -105,6 +105,29 @@ void fleet_done(struct fleet *f)
     *f = (struct fleet){0};
 }
 
+static json_t *or_null(json_t *json)
+{
+    return json ? json_incref(json) : json_null();
+}
+
+json_t *fleet_json(const struct fleet *f)
+{
+    json_t *list = json_array();
+
+    for (size_t k = 0; k < f->n; k++) {
+        const struct fleet_answer *a = &f->answer[k];
+        char address[ADDRESS_TEXT_MAX];
+
+        address_text(&a->machine->address, address);
+        json_array_append_new(
+            list, json_pack("{s:s,s:s,s:b,s:s?,s:o,s:o,s:o}", "name", a->machine->name, "address",
+                            address, "reached", (int)a->reached, "error",
+                            a->reached ? NULL : a->why.text, "machine", or_null(a->state), "jobs",
+                            or_null(a->jobs), "power", or_null(a->power)));
+    }
+    return list;
+}
+
 /* ---- an answer's numbers ---- */
 
 long fleet_cores(const struct fleet_answer *a)

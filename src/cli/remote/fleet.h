@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #define FLEET_DEADLINE_MS 10000
-#define FLEET_AT_ONCE     32 /* machines that are asked at the same time */
+#define FLEET_AT_ONCE     128 /* machines that are asked at the same time */
 
 /* A machine's answer. @machine is borrowed from the inventory. */
 struct fleet_answer {
@@ -30,6 +30,9 @@ struct fleet {
 /* Returns 0, also when no machine was reached, or -ENOMEM. */
 int fleet_ask(const struct inventory *i, unsigned deadline_ms, struct fleet *ret);
 void fleet_done(struct fleet *f);
+
+/* A list of objects with each machine's name, address and answer, for JSON; NULL: out of memory. */
+json_t *fleet_json(const struct fleet *f);
 
 /* ---- an answer's numbers ---- */
 

@@ -111,29 +111,6 @@ static int print_machines(const struct fleet *f)
     return scols_print_table(table) < 0 ? -ENOMEM : 0;
 }
 
-static json_t *or_null(json_t *json)
-{
-    return json ? json_incref(json) : json_null();
-}
-
-static json_t *machines_json(const struct fleet *f)
-{
-    json_t *list = json_array();
-
-    for (size_t k = 0; k < f->n; k++) {
-        const struct fleet_answer *a = &f->answer[k];
-        char address[ADDRESS_TEXT_MAX];
-
-        address_text(&a->machine->address, address);
-        json_array_append_new(
-            list, json_pack("{s:s,s:s,s:b,s:s?,s:o,s:o,s:o}", "name", a->machine->name, "address",
-                            address, "reached", (int)a->reached, "error",
-                            a->reached ? NULL : a->why.text, "machine", or_null(a->state), "jobs",
-                            or_null(a->jobs), "power", or_null(a->power)));
-    }
-    return list;
-}
-
 /* ---- jobs ---- */
 
 /* The jobs of all machines, each with its "machine". */
@@ -171,7 +148,7 @@ static int show_jobs(const struct fleet *f, bool json)
 static int show_machines(const struct fleet *f, bool json)
 {
     if (json) {
-        _cleanup_json_ json_t *machines = machines_json(f);
+        _cleanup_json_ json_t *machines = fleet_json(f);
 
         return api_print(machines);
     }

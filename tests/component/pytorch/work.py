@@ -4,6 +4,7 @@
     work.py                        says "begun"; `say(…)` in a statement answers
     work.py training STEPS [N]     with N threads all the time
     work.py compiled
+    work.py product [dynamic=yes] [mode=max-autotune]
 """
 import ctypes
 import hashlib
@@ -113,6 +114,24 @@ def compile_model(**options):
     return lambda: [hashlib.sha256(function(x).numpy().tobytes()).hexdigest()]
 
 
+def compile_product(dynamic="no", **options):
+    """The same for a layer, whose product max-autotune writes code for; with threads chosen at each call, or in the code."""
+    import torch._dynamo
+    import torch._inductor.config
+    torch._dynamo.config.error_on_recompile = True
+    torch._inductor.config.cpp.dynamic_threads = dynamic == "yes"
+    torch._inductor.config.max_autotune_gemm_backends = "CPP,ATEN"
+    torch.manual_seed(4)
+    layer, x = torch.nn.Linear(256, 512), torch.randn(384, 256)
+    function = torch.compile(lambda x: layer(x).relu().sum(dim=0), **options)
+
+    def digest():
+        with torch.no_grad():
+            told, right = function(x), layer(x).relu().sum(dim=0)
+        return hashlib.sha256(told.numpy().tobytes()).hexdigest(), torch.allclose(told, right, rtol=1e-3)
+    return digest
+
+
 def main():
     parts = model(64, 64)
     say("begun")
@@ -127,6 +146,8 @@ if __name__ == "__main__":
         say(*globals()[sys.argv[1]](int(sys.argv[2])))
     elif sys.argv[1:2] == ["compiled"]:
         say(*compile_model()())
+    elif sys.argv[1:2] == ["product"]:
+        say(*compile_product(**dict(word.split("=") for word in sys.argv[2:]))())
     else:
         listen()
         main()

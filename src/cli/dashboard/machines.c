@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/dashboard/machines.h"
+
+#include "base/cleanup.h"
+#include "cli/remote/fleet.h"
+#include "host/net/door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+struct machines {
+    sd_event *event;
+    sd_event_source *io;
+    int news[2]; /* a pipe: the thread of a round writes messages of `struct news` */
+    bool round;  /* is under way */
+    bool ended;  /* one has */
+    struct inventory known;
+    struct httpd_request *waiting[MACHINES_WAITING_MAX];
+    size_t n_waiting;
+};
+
+/* From the thread of a round. What its pointers lead to is the reader's. */
+struct news {
+    struct machine *machine; /* the inventory has been read: its @n machines; NULL: an outcome */
+    size_t n;
+    unsigned status; /* of the outcome, an answer to the page */
+    char *text;      /* its body; NULL: out of memory */
+};
+
+/* ---- the thread ---- */
+
+static void tell(int out, struct news news)
+{
+    if (write(out, &news, sizeof(news)) == sizeof(news)) /* less than PIPE_BUF: whole or not at all */
+        return;
+    free(news.machine);
+    free(news.text);
+}
+
+static struct news refusal(const struct error *err, int code)
+{
+    json_t *body = json_pack(
+        "{s:{s:s,s:s,s:s}}", "error", "message", err->text, "hint",
+        code == -ENOENT ? "Write a line for each machine into ~/.config/tide/fleet: lab1 "
+                          "ssh://ana@lab1.example.org"
+                        : "tide-fleet(1) says what an inventory is.",
+        "code", err->word ? err->word : "no-inventory");
+    struct news news = {.status = code == -ENOENT ? 404 : 400,
+                        .text = body ? json_dumps(body, JSON_COMPACT) : NULL};
+
+    json_decref(body);
+    return news;
+}
+
+static struct news outcome_of(const struct inventory *inventory)
+{
+    _cleanup_(fleet_done) struct fleet fleet = {0};
+    struct news news = {.status = 200};
+    json_t *list;
+
+    if (fleet_ask(inventory, FLEET_DEADLINE_MS, &fleet) < 0)
+        return news;
+    list = fleet_json(&fleet);
+    news.text = list ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    return news;
+}
+
+static void *work(void *arg)
+{
+    _cleanup_(inventory_done) struct inventory inventory = {0};
+    int out = *(int *)arg;
+    struct error err = {0};
+    struct news read = {0};
+    int r;
+
+    free(arg);
+    r = inventory_read(NULL, &inventory, &err);
+    if (r < 0) {
+        tell(out, refusal(&err, r));
+        return NULL;
+    }
+    read.machine = calloc(inventory.n + 1, sizeof(*read.machine));
+    if (read.machine) {
+        memcpy(read.machine, inventory.machine, inventory.n * sizeof(*read.machine));
+        read.n = inventory.n;
+        tell(out, read);
+    }
+    tell(out, outcome_of(&inventory));
+    return NULL;
+}
+
+/* Signals are the event loop's; children of the round get them as usual (dial.c). */
+static int begin_round(struct machines *m)
+{
+    pthread_attr_t detached;
+    pthread_t thread;
+    int *out, r;
+
+    if (m->round)
+        return 0;
+    out = malloc(sizeof(*out));
+    if (!out)
+        return -ENOMEM;
+    *out = m->news[1];
+    r = pthread_attr_init(&detached);
+    if (r == 0) {
+        pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+        r = pthread_create(&thread, &detached, work, out);
+        pthread_attr_destroy(&detached);
+    }
+    if (r != 0)
+        free(out);
+    m->round = r == 0;
+    return -r;
+}
+
+/* ---- the loop ---- */
+
+static void answer_all(struct machines *m, const struct news *news)
+{
+    size_t n = m->n_waiting;
+
+    m->n_waiting = 0;
+    for (size_t i = 0; i < n; i++)
+        httpd_answer(m->waiting[i], news->status, "application/json",
+                     news->text ? strdup(news->text) : NULL, false);
+}
+
+static int on_news(sd_event_source *source, int fd, uint32_t events, void *arg)
+{
+    struct machines *m = arg;
+    struct news news;
+
+    if (read(fd, &news, sizeof(news)) != sizeof(news))
+        return 0;
+    if (news.machine) {
+        inventory_done(&m->known);
+        m->known.machine = news.machine;
+        m->known.n = news.n;
+        return 0;
+    }
+    m->round = false;
+    m->ended = true;
+    answer_all(m, &news);
+    free(news.text);
+    return 0;
+}
+
+int machines_new(sd_event *event, struct machines **ret)
+{
+    struct machines *m = calloc(1, sizeof(*m));
+    int r;
+
+    if (!m)
+        return -ENOMEM;
+    *m = (struct machines){.event = event, .news = {-1, -1}};
+    r = pipe2(m->news, O_CLOEXEC) < 0 ? -errno : 0;
+    if (r == 0)
+        r = sd_event_add_io(event, &m->io, m->news[0], EPOLLIN, on_news, m);
+    if (r < 0) {
+        machines_free(m);
+        return r;
+    }
+    *ret = m;
+    return 0;
+}
+
+struct machines *machines_free(struct machines *m)
+{
+    if (!m || m->round) /* its thread writes to the pipe */
+        return NULL;
+    sd_event_source_disable_unref(m->io);
+    close_fd(m->news[0]);
+    close_fd(m->news[1]);
+    inventory_done(&m->known);
+    free(m);
+    return NULL;
+}
+
+void machines_answer(struct machines *m, struct httpd_request *r)
+{
+    if (m->n_waiting == MACHINES_WAITING_MAX) {
+        r->retry_s = 1;
+        door_refuse(r, 429, "too many requests wait for the machines' answers", "");
+    } else if (begin_round(m) < 0) {
+        door_refuse(r, 500, "no thread can be started that asks the machines", "");
+    } else {
+        m->waiting[m->n_waiting++] = r;
+    }
+}
+
+void machines_over(struct machines *m, const struct httpd_request *r)
+{
+    for (size_t i = 0; i < m->n_waiting; i++)
+        if (m->waiting[i] == r) {
+            m->waiting[i] = m->waiting[--m->n_waiting];
+            return;
+        }
+}
+
+int machines_find(struct machines *m, const char *name, struct address *ret)
+{
+    for (size_t i = 0; i < m->known.n; i++)
+        if (strcmp(m->known.machine[i].name, name) == 0) {
+            *ret = m->known.machine[i].address;
+            return 0;
+        }
+    if (m->known.machine || m->ended)
+        return -ENOENT;
+    return begin_round(m) < 0 ? -ENOMEM : -EAGAIN;
+}
