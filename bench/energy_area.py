@@ -6,7 +6,7 @@
 
 Three machines, each a tided with a job of 16 threads in a directory of its own and a tide-power that links it; one tide-power for
 their area; a hub with its broker. The command is a new power policy (tide-hub policy apply): the area's cap
-changes between LOW and HIGH, in turn. It is done when each machine has acknowledged the newest lease that it was
+changes between LOW and HIGH, in turn. It is done when each machine has acknowledged that it keeps the newest lease that it was
 offered, and the leases' sum is all of the new cap. What passes through the area's broker is heard by a client with rights to
 all of it, which also checks that acknowledged leases and those under way never exceed the cap, old or new.
 """
@@ -65,6 +65,8 @@ class Ear(threading.Thread):
         topic, text = line.split(" ", 1)
         _, _, name, _, leaf = topic.split("/")
         message = json.loads(text)
+        if leaf == "ack" and not message["kept"]:
+            return  # it has the lease, and draws more for the moment
         with self.changed:
             (self.offered if leaf == "lease" else self.acked)[name] = (message["number"], message["uw"])
             if len(self.offered) == len(NAMES):

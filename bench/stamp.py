@@ -39,7 +39,7 @@ CLUSTER = (CONTROLLER, *TRAINING)
 RESTING = ("bench/models.py", "bench/runtime_work.py", "bench/resting.py")  # programs that rest
 # Beginning of a result's name -> what it measures; the longest that fits counts.
 MEASURED = {
-    "container": NODE, "latency": NODE, "micro": (*NODE, "bench/hook_cost"), "replay": (*NODE, "tide-sim"),
+    "container": NODE, "latency": NODE, "micro": ("tide", *NODE[1:], "bench/hook_cost"), "replay": (*NODE, "tide-sim"),
     "restore": NODE,
     "small-container": ("libtide-agent.so",),
     "demo": NODE, "gain": (*NODE, "bench/gain.py", *RESTING), "gain-curves": (),
@@ -83,7 +83,10 @@ def files_of(build, part):
     """The files whose bytes are those of a part, in a fixed order."""
     if part in PARTS:
         program, wanted = PARTS[part]
-        return [build / name for name in objects_of(build, program) if wanted.search(name)]
+        found = [build / name for name in objects_of(build, program) if wanted.search(name)]
+        if not found:
+            raise FileNotFoundError(f"no object file of {program} is one of '{part}'")
+        return found
     if part == PYTHON_PACKAGE:
         return sorted((ROOT / part).rglob("*.py"))
     return [(ROOT if part.endswith(".py") else build) / part]

@@ -44,25 +44,29 @@ static int unknown(const char *name)
 
 /* ---- tide help ---- */
 
+static const char before_commands[] =
+    "Usage: tide COMMAND [ARGUMENT...]\n\n"
+    "Changes the active threads of machine-learning programs while they run, so that\n"
+    "several share the cores of one machine. The programs stay as they are.\n\n"
+    "Commands:\n";
+
+static const char behind_commands[] =
+    "\n"
+    "Try it:\n"
+    "  tide run --name cnn -- python train.py    start a training under control\n"
+    "  tide ps                                   see what it has\n"
+    "  tide set cnn --threads 2                  change it while it trains\n"
+    "  tide top                                  watch all jobs\n"
+    "\n"
+    "With --host NAME before the command it asks another machine: tide-fleet(1).\n"
+    "'tide help COMMAND' explains one command, man tide(1) the rest.\n";
+
 static int overview(void)
 {
-    fputs(translated("Usage: tide COMMAND [ARGUMENT...]\n\n"
-                     "Changes the active threads of machine-learning programs while they run, so that\n"
-                     "several share the cores of one machine. The programs stay as they are.\n\n"
-                     "Commands:\n"),
-          stdout);
+    fputs(translated(before_commands), stdout);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         printf("  %-9s  %s\n", commands[i]->name, translated(commands[i]->brief));
-    fputs(translated("\n"
-                     "Try it:\n"
-                     "  tide run --name cnn -- python train.py    start a training under control\n"
-                     "  tide ps                                   see what it has\n"
-                     "  tide set cnn --threads 2                  change it while it trains\n"
-                     "  tide top                                  watch all jobs\n"
-                     "\n"
-                     "With --host NAME before the command it asks another machine: tide-fleet(1).\n"
-                     "'tide help COMMAND' explains one command, man tide(1) the rest.\n"),
-          stdout);
+    fputs(translated(behind_commands), stdout);
     return CLI_OK;
 }
 

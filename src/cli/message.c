@@ -135,12 +135,12 @@ static void print_attribute(const struct attribute *a)
 int cli_help(const struct command *cmd)
 {
     const char *attributes = strchr(cmd->help, '\f'); /* TERMS_HERE */
-    _cleanup_free_ char *before = attributes ? strndup(cmd->help, (size_t)(attributes - cmd->help))
-                                             : strdup(cmd->help);
+    _cleanup_free_ char *before =
+        attributes ? strndup(cmd->help, (size_t)(attributes - cmd->help)) : strdup(cmd->help);
     const char *brief = translated(cmd->brief);
 
-    printf("%s: tide %s%s%s\n\n%c%s.\n\n", translated("Usage"), cmd->name,
-           *cmd->usage ? " " : "", cmd->usage, toupper((unsigned char)brief[0]), brief + 1);
+    printf("%s: tide %s%s%s\n\n%c%s.\n\n", translated("Usage"), cmd->name, *cmd->usage ? " " : "",
+           cmd->usage, toupper((unsigned char)brief[0]), brief + 1);
     fputs(before ? translated(before) : "", stdout);
     for (each_attribute(a))
         if (attributes && attribute_is_of(a, cmd->takes))

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/failpoint.h"
+#include "base/minmax.h"
 #include "base/wholefile.h"
 #include "edge/payload.h"
 #include "power/cap/caps.h"
@@ -21,13 +22,15 @@
 #define ROWS_MAX      131072          /* of children and of those that left */
 #define TWINS_NS      (60 * NS_PER_S) /* a boot that comes back so soon is another process's */
 #define DEMAND_OLD_NS (60 * NS_PER_S) /* an older demand is nobody's */
+#define CALM_NS       (10 * NS_PER_S) /* curves that hardly changed are taken so seldom */
+#define FAR_PARTS     4               /* a curve is another one when it differs by such a part */
 
 /* A child, or one that left while its lease may be in force; beside its row in the book. */
 struct row {
     struct lending_child child;
     bool left;
-    struct demand demand;
-    uint64_t demand_ns; /* 0: none */
+    struct demand demand, used; /* as the child told it; as the cap is divided by it */
+    uint64_t demand_ns;         /* 0: none */
     uint64_t last_uw; /* the most that its newest lease in force allowed; also when it has ended */
     uint64_t boot_before, boot_changed_ns, twins_ns;
 };
@@ -50,8 +53,9 @@ struct lending {
     struct table t;
     struct lease_book book;
     struct demand demand;
-    uint64_t stored; /* the book's counter that is on the disk */
-    bool unstored;   /* said that the book cannot be written */
+    uint64_t calm_ns; /* when all curves were taken as told */
+    uint64_t stored;  /* the book's counter that is on the disk */
+    bool unstored;    /* said that the book cannot be written */
 };
 
 static void say(const struct lending *l, const char *child, const char *text)
@@ -392,8 +396,41 @@ bool lending_got(struct lending *l, const char *child, enum topic_leaf leaf, con
 
 /* ---- dividing and lending ---- */
 
+static bool is_far(uint64_t a, uint64_t b)
+{
+    uint64_t more = larger_u64(a, b);
+
+    return more - smaller_u64(a, b) > more / FAR_PARTS;
+}
+
+/* Whether the child draws, can use, or makes of its watts clearly more or less than by @b. */
+static bool is_another(const struct demand *a, const struct demand *b)
+{
+    const struct demand_point *x = &a->point[a->count ? a->count - 1 : 0];
+    const struct demand_point *y = &b->point[b->count ? b->count - 1 : 0];
+
+    return (a->count == 0) != (b->count == 0) || is_far(a->point[0].uw, b->point[0].uw) ||
+           is_far(x->uw, y->uw) || is_far(x->value, y->value);
+}
+
+/*
+ * Curves are measured, and those of machines that are alike differ by chance: followed each second,
+ * watts would go to and fro between them, and each way takes an acknowledgement.
+ */
+static void take_curves(struct lending *l, uint64_t now_ns)
+{
+    bool all = now_ns - l->calm_ns >= CALM_NS;
+
+    for (uint32_t i = 0; i < l->t.rows; i++)
+        if (all || is_another(&l->t.row[i].used, &l->t.row[i].demand))
+            l->t.row[i].used = l->t.row[i].demand;
+    if (all)
+        l->calm_ns = now_ns;
+}
+
 static void divide(struct lending *l, uint64_t now_ns)
 {
+    take_curves(l, now_ns);
     for (uint32_t i = 0; i < l->t.rows; i++) {
         const struct row *r = &l->t.row[i];
         bool told =
@@ -401,7 +438,7 @@ static void divide(struct lending *l, uint64_t now_ns)
         bool fixed = r->left || l->book.lease[i].defiant;
 
         l->t.leaf[i] = (struct divide_leaf){
-            .child = {.demand = told ? &r->demand : NULL,
+            .child = {.demand = told ? &r->used : NULL,
                       .floor_uw = r->left ? 0 : r->child.floor_uw,
                       .most_uw = r->child.most_uw,
                       .fixed_uw = fixed ? lease_counts(&l->book, i, now_ns) : 0},

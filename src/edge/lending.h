@@ -57,7 +57,11 @@ void lending_cap(struct lending *l, uint64_t cap_uw);
 bool lending_got(struct lending *l, const char *child, enum topic_leaf leaf, const void *bytes,
                  size_t len);
 
-void lending_tick(struct lending *l); /* at least once a second, and after news */
+/*
+ * At least once a second, and after news. A child's curve counts at once when it is clearly another
+ * one, by a quarter, and within ten seconds when it is hardly another.
+ */
+void lending_tick(struct lending *l);
 void lending_send(struct lending *l); /* goes on after -EAGAIN */
 
 /* The child's newest lease. Returns false: none is in force. */

@@ -118,7 +118,8 @@ def test_java_whose_folder_has_a_pipe(tide, tmp_path, program):
 
 @pytest.mark.parametrize("beside,kind,why", [
     ((), "malleable", "the agent limits the threads of each call"),
-    (("libtensorflow_framework.so.2",), "moldable", "another library computes with threads, too")], ids=["alone", "beside-tensorflow"])
+    (("libtensorflow_framework.so.2",), "moldable", "another library computes with threads, too"),
+    (("libgomp.so.1.0.0",), "moldable", "another library computes with threads, too")], ids=["alone", "beside-tensorflow", "beside-openmp"])
 def test_a_blas_beside_another_library_with_threads_is_what_the_agent_makes_of_it(tide, tmp_path, program, beside, kind, why):
     paths = [tmp_path / name for name in ("libopenblas.so.0", *beside)]
     for path in paths:

@@ -141,6 +141,17 @@ static void acknowledge(const char *name)
     lending_tick(lending);
 }
 
+/* The child can use 1,000 uW more than it draws without work, and makes @value of them. */
+static void tell(const char *name, uint64_t value)
+{
+    struct payload_demand d = {.demand = {.count = 2, .point = {{10, 0}, {1010, value}}}};
+    char *text = payload_demand_text(&d);
+
+    assert_true(lending_got(lending, name, TOPIC_DEMAND, text, strlen(text)));
+    free(text);
+    lending_tick(lending);
+}
+
 /* The first book of all: nobody has a lease. */
 static void begin_empty(void)
 {
@@ -281,6 +292,54 @@ static uint64_t unheard(const char *name)
 }
 
 /* Under a budget a child that is cut off keeps to its last lease, and the lender remembers that. */
+/* Two children that are alike share a cap of 1,000. */
+static void begin_alike(void)
+{
+    begin_empty();
+    set(1000, "ab");
+    for (const char *name = "ab"; *name; name++) {
+        char one[] = {*name, '\0'};
+
+        ask(one);
+        tell(one, 100000);
+    }
+    for (int i = 0; i < 4; i++) {
+        acknowledge("a");
+        acknowledge("b");
+    }
+    assert_int_equal(got[0].uw, 500);
+    assert_int_equal(got[1].uw, 500);
+}
+
+static void curves_that_hardly_change_move_no_watts_for_a_while(void **state)
+{
+    int before;
+
+    begin_alike();
+    before = sent;
+    for (uint64_t i = 0; i < 20; i++)
+        tell(i % 2 ? "b" : "a", 100000 + i * 100);
+    assert_int_equal(sent, before);
+    tell("a", 102000);
+    tell("b", 100000);
+    later_s = 11;
+    ask("b"); /* the same watts again, from now on */
+    assert_true(got[1].uw < 500);
+    acknowledge("b");
+    ask("a");
+    assert_true(got[0].uw > 500);
+    assert_int_equal(got[0].uw + got[1].uw, 1000);
+}
+
+static void a_curve_that_is_clearly_another_one_counts_at_once(void **state)
+{
+    begin_alike();
+    tell("a", 140000);
+    assert_int_equal(got[1].uw, 10); /* its floor: the other makes more of every watt */
+    acknowledge("b");
+    assert_int_equal(got[0].uw, 990);
+}
+
 static void the_last_lease_of_a_child_is_known_after_its_end(void **state)
 {
     uint64_t uw;
@@ -348,6 +407,8 @@ int main(void)
         TEST(no_offer_goes_out_that_is_not_on_the_disk),
         TEST(what_cannot_be_sent_now_is_sent_later),
         TEST(two_programs_of_one_name_get_no_lease),
+        TEST(curves_that_hardly_change_move_no_watts_for_a_while),
+        TEST(a_curve_that_is_clearly_another_one_counts_at_once),
         TEST(the_last_lease_of_a_child_is_known_after_its_end),
         TEST(a_lease_that_may_be_the_last_one_counts),
         TEST(a_breaker_s_child_falls_to_its_floor),

@@ -325,6 +325,31 @@ static void a_child_that_does_not_acknowledge_grows_when_there_is_room(void **ar
 }
 
 /* 1000 W each: a change of 3 W is one, unless a cap was lowered. */
+/* A renewal makes the acknowledgement of a shrink late: the old watts count, and none are free. */
+static void nobody_grows_while_more_counts_than_the_cap(void **arg)
+{
+    struct lease_message shrink, m;
+
+    begin_book(CAP_BREAKER);
+    book.cap_uw = 50;
+    lease_want(&book, (uint64_t[]){30, 20}, 2 * SECOND);
+    shrink = next_message(2 * SECOND, 0);
+    next_message(2 * SECOND, 1);
+    lease_ask(&book, 0, 7, 6000, 2100 * MS);
+    acknowledge(2100 * MS, 0, &shrink);
+    lease_want(&book, (uint64_t[]){35, 15}, 2100 * MS);
+    assert_int_equal(lease_counts(&book, 0, 2100 * MS), 60);
+    m = next_message(2100 * MS, 0);
+    assert_int_equal(m.uw, 30);
+    acknowledge(2100 * MS, 0, &m);
+    m = next_message(2100 * MS, 1);
+    assert_int_equal(m.uw, 15);
+    acknowledge(2100 * MS, 1, &m);
+    lease_want(&book, (uint64_t[]){35, 15}, 2100 * MS);
+    assert_int_equal(next_message(2100 * MS, 0).uw, 35);
+    assert_int_equal(lease_sum(&book, 2100 * MS), 50);
+}
+
 static void a_wish_that_is_hardly_another_changes_nothing(void **arg)
 {
     struct lease_group group[] = {{LEASE_NO_GROUP, DEMAND_MAX, 0}};
@@ -384,6 +409,7 @@ static void many_small_shrinks_make_room_for_one_that_grows(void **arg)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_grows_while_more_counts_than_the_cap),
         cmocka_unit_test(a_wish_that_is_hardly_another_changes_nothing),
         cmocka_unit_test(many_small_shrinks_make_room_for_one_that_grows),
         cmocka_unit_test(a_lease_echoes_the_ask),

@@ -39,7 +39,7 @@ async function sessionOf(): Promise<Session> {
     try {
       return await get<Session>(AT ? `/v1/session?at=${encodeURIComponent(AT)}` : "/v1/session");
     } catch (error) {
-      if (!(error instanceof Problem) || error.status !== 503 || tries === 20) throw error;
+      if (!(error instanceof Problem) || error.status !== 503 || tries === 40) throw error;
       await new Promise((go) => setTimeout(go, READ_MS));
     }
 }

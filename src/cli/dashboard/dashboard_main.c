@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <pwd.h>
+#include <signal.h>
 #include <string.h>
 
 struct dashboard {
@@ -25,8 +26,8 @@ struct dashboard {
 
 /*
  * The page's user, by number where /etc/passwd has no name, as tided tells owners; of another
- * machine's page, whom ssh logs in as. What this user may do the page learns from tided, which
- * decides.
+ * machine's page, whom its address names: null, and ssh decides. What this user may do the page
+ * learns from tided, which decides.
  */
 static void session_answer(struct dashboard *d, struct httpd_request *r)
 {
@@ -42,15 +43,13 @@ static void session_answer(struct dashboard *d, struct httpd_request *r)
         return;
     }
     snprintf(number, sizeof(number), "%u", (unsigned)geteuid());
-    body = json_pack("{s:s,s:s,s:s}", "server", "machine", "user",
-                     *there.user ? there.user
-                     : user      ? user->pw_name
-                                 : number,
-                     "version", TIDE_VERSION);
     if (at)
-        json_object_set_new(body, "at", json_string(at));
+        body = json_pack("{s:s,s:s,s:s?,s:s}", "server", "machine", "at", at, "user",
+                         *there.user ? there.user : NULL, "version", TIDE_VERSION);
     else
-        json_object_set_new(body, "uid", json_integer(geteuid()));
+        body = json_pack("{s:s,s:s,s:I,s:s}", "server", "machine", "user",
+                         user ? user->pw_name : number, "uid", (json_int_t)geteuid(), "version",
+                         TIDE_VERSION);
     httpd_answer(r, 200, "application/json", body ? json_dumps(body, JSON_COMPACT) : NULL, false);
     json_decref(body);
 }
@@ -87,6 +86,7 @@ static int start(struct dashboard *d, long port, struct error *err)
     struct proxy *p = &d->proxy;
     int r = sd_event_new(&p->event);
 
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored, no child's end is known */
     if (r >= 0)
         r = ends_by_signals(p->event, true, NULL, NULL);
     if (r >= 0)

@@ -2,6 +2,7 @@
 #include "cli/dashboard/machines.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "cli/remote/fleet.h"
 #include "host/net/door.h"
 
@@ -12,12 +13,16 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#define OLD_NS     (10 * NS_PER_S) /* an inventory that was read before is read again */
+#define UNKNOWN_NS (2 * NS_PER_S)  /* … and for a name that it does not have */
+
 struct machines {
     sd_event *event;
     sd_event_source *io;
-    int news[2]; /* a pipe: the thread of a round writes messages of `struct news` */
-    bool round;  /* is under way */
-    bool ended;  /* one has */
+    int news[2];      /* a pipe: the thread of a round writes messages of `struct news` */
+    bool round;       /* is under way */
+    bool asks;        /* it asks the machines, too */
+    uint64_t read_ns; /* when the inventory was read, or could not be; 0: never */
     struct inventory known;
     struct httpd_request *waiting[MACHINES_WAITING_MAX];
     size_t n_waiting;
@@ -25,17 +30,25 @@ struct machines {
 
 /* From the thread of a round. What its pointers lead to is the reader's. */
 struct news {
-    struct machine *machine; /* the inventory has been read: its @n machines; NULL: an outcome */
+    struct machine
+        *machine; /* the inventory has been read: its @n machines; NULL: the round ends */
     size_t n;
-    unsigned status; /* of the outcome, an answer to the page */
+    unsigned status; /* of the outcome, an answer to the page; 0: nobody was asked */
     char *text;      /* its body; NULL: out of memory */
+};
+
+/* What a round's thread is given, and frees. */
+struct task {
+    int out;
+    bool asks;
 };
 
 /* ---- the thread ---- */
 
 static void tell(int out, struct news news)
 {
-    if (write(out, &news, sizeof(news)) == sizeof(news)) /* less than PIPE_BUF: whole or not at all */
+    /* Less than PIPE_BUF: it is written as a whole or not at all. */
+    if (write(out, &news, sizeof(news)) == sizeof(news))
         return;
     free(news.machine);
     free(news.text);
@@ -43,12 +56,12 @@ static void tell(int out, struct news news)
 
 static struct news refusal(const struct error *err, int code)
 {
-    json_t *body = json_pack(
-        "{s:{s:s,s:s,s:s}}", "error", "message", err->text, "hint",
-        code == -ENOENT ? "Write a line for each machine into ~/.config/tide/fleet: lab1 "
-                          "ssh://ana@lab1.example.org"
-                        : "tide-fleet(1) says what an inventory is.",
-        "code", err->word ? err->word : "no-inventory");
+    json_t *body =
+        json_pack("{s:{s:s,s:s,s:s}}", "error", "message", err->text, "hint",
+                  code == -ENOENT ? "Write a line for each machine into ~/.config/tide/fleet: lab1 "
+                                    "ssh://ana@lab1.example.org"
+                                  : "tide-fleet(1) says what an inventory is.",
+                  "code", err->word ? err->word : "no-inventory");
     struct news news = {.status = code == -ENOENT ? 404 : 400,
                         .text = body ? json_dumps(body, JSON_COMPACT) : NULL};
 
@@ -73,49 +86,53 @@ static struct news outcome_of(const struct inventory *inventory)
 static void *work(void *arg)
 {
     _cleanup_(inventory_done) struct inventory inventory = {0};
-    int out = *(int *)arg;
+    const struct task task = *(struct task *)arg;
     struct error err = {0};
-    struct news read = {0};
+    struct news read = {0}, end = {0};
     int r;
 
     free(arg);
     r = inventory_read(NULL, &inventory, &err);
     if (r < 0) {
-        tell(out, refusal(&err, r));
+        tell(task.out, refusal(&err, r));
         return NULL;
     }
     read.machine = calloc(inventory.n + 1, sizeof(*read.machine));
     if (read.machine) {
         memcpy(read.machine, inventory.machine, inventory.n * sizeof(*read.machine));
         read.n = inventory.n;
-        tell(out, read);
+        tell(task.out, read);
     }
-    tell(out, outcome_of(&inventory));
+    if (task.asks)
+        end = outcome_of(&inventory);
+    tell(task.out, end);
     return NULL;
 }
 
-/* Signals are the event loop's; children of the round get them as usual (dial.c). */
-static int begin_round(struct machines *m)
+/* Signals are the event loop's; children of the round get them as usual (dial.c, nodes.c). */
+static int begin_round(struct machines *m, bool asks)
 {
     pthread_attr_t detached;
+    struct task *task;
     pthread_t thread;
-    int *out, r;
+    int r;
 
-    if (m->round)
+    if (m->round) /* who waits for one that asks gets it after this one */
         return 0;
-    out = malloc(sizeof(*out));
-    if (!out)
+    task = malloc(sizeof(*task));
+    if (!task)
         return -ENOMEM;
-    *out = m->news[1];
+    *task = (struct task){m->news[1], asks};
     r = pthread_attr_init(&detached);
     if (r == 0) {
         pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-        r = pthread_create(&thread, &detached, work, out);
+        r = pthread_create(&thread, &detached, work, task);
         pthread_attr_destroy(&detached);
     }
     if (r != 0)
-        free(out);
+        free(task);
     m->round = r == 0;
+    m->asks = asks;
     return -r;
 }
 
@@ -138,15 +155,19 @@ static int on_news(sd_event_source *source, int fd, uint32_t events, void *arg)
 
     if (read(fd, &news, sizeof(news)) != sizeof(news))
         return 0;
-    if (news.machine) {
+    if (news.machine || news.status >= 400) {
         inventory_done(&m->known);
         m->known.machine = news.machine;
         m->known.n = news.n;
-        return 0;
+        m->read_ns = clock_now_ns();
     }
+    if (news.machine)
+        return 0;
     m->round = false;
-    m->ended = true;
-    answer_all(m, &news);
+    if (m->asks || news.status >= 400)
+        answer_all(m, &news);
+    else if (m->n_waiting && begin_round(m, true) < 0)
+        answer_all(m, &(struct news){.status = 500});
     free(news.text);
     return 0;
 }
@@ -187,7 +208,7 @@ void machines_answer(struct machines *m, struct httpd_request *r)
     if (m->n_waiting == MACHINES_WAITING_MAX) {
         r->retry_s = 1;
         door_refuse(r, 429, "too many requests wait for the machines' answers", "");
-    } else if (begin_round(m) < 0) {
+    } else if (begin_round(m, true) < 0) {
         door_refuse(r, 500, "no thread can be started that asks the machines", "");
     } else {
         m->waiting[m->n_waiting++] = r;
@@ -205,12 +226,17 @@ void machines_over(struct machines *m, const struct httpd_request *r)
 
 int machines_find(struct machines *m, const char *name, struct address *ret)
 {
+    uint64_t age_ns = m->read_ns ? clock_now_ns() - m->read_ns : UINT64_MAX;
+    int r = age_ns > OLD_NS ? begin_round(m, false) : 0;
+
     for (size_t i = 0; i < m->known.n; i++)
         if (strcmp(m->known.machine[i].name, name) == 0) {
             *ret = m->known.machine[i].address;
             return 0;
         }
-    if (m->known.machine || m->ended)
+    if (age_ns <= UNKNOWN_NS)
         return -ENOENT;
-    return begin_round(m) < 0 ? -ENOMEM : -EAGAIN;
+    if (r == 0)
+        r = begin_round(m, false);
+    return r < 0 ? -ENOMEM : -EAGAIN;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The machines of this person's inventory, for the page: what `tide fleet` tells of each, and where
- * each is reached. A thread of its own reads the inventory, which may ask a name server, and asks
- * the machines, one round at a time. Event loop's thread; used by tide-dashboard.
+ * each is reached. A thread of its own reads the inventory, which may ask a name server, and where
+ * the page wants to know, asks the machines: one round at a time. Event loop's thread; used by tide-dashboard.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include <systemd/sd-event.h>
 
-#define MACHINES_WAITING_MAX 8 /* requests that wait for a round */
+#define MACHINES_WAITING_MAX 4 /* requests that wait for a round */
 
 struct machines;
 
@@ -31,7 +31,7 @@ void machines_answer(struct machines *m, struct httpd_request *r);
 void machines_over(struct machines *m, const struct httpd_request *r);
 
 /*
- * Where the machine @name is reached. Returns 0; -ENOENT: no machine of the inventory has the name;
- * -EAGAIN: the inventory is being read for the first time; or -ENOMEM.
+ * Where the machine @name is reached. Returns 0; -ENOENT: no machine of the inventory, as it was
+ * some seconds ago, has the name; -EAGAIN: the inventory is being read; or -ENOMEM.
  */
 int machines_find(struct machines *m, const char *name, struct address *ret);

@@ -15,6 +15,14 @@
 #define CONNECT_MS 200 /* a daemon whose queue is full may delay the page so long */
 #define URL_MAX    4096
 #define READ_BYTES 16384
+#define ANSWER_MAX (HTTP_HEAD_MAX + 2 * (size_t)HTTP_BODY_MAX)
+#define END_MS     50 /* for an ssh that has closed the connection to end; the loop waits so long */
+
+/*
+ * The server does not notice that a browser has left while its request waits, and has room for few:
+ * those for machines that are silent shall leave room for this machine's own.
+ */
+#define FAR_WAITING_MAX 6
 
 struct call {
     const struct proxy *proxy;
@@ -32,6 +40,8 @@ struct call {
     bool metrics;
     char method[8];
 };
+
+static unsigned far_waiting; /* calls to other machines that have no answer yet */
 
 /* Requests of the page. A prefix that ends in "/" stands for all below it. */
 static const struct {
@@ -64,6 +74,7 @@ static bool is_allowed(const char *method, const char *path)
 
 static void let_go(struct call *c)
 {
+    far_waiting -= c->far && c->timer; /* a stream, or what has ended, waits no more */
     c->io = sd_event_source_disable_unref(c->io);
     c->timer = sd_event_source_disable_unref(c->timer);
 }
@@ -104,6 +115,12 @@ static void fail(struct call *c, int code, const char *message)
 
 static int begin(struct call *c);
 
+/* A change waits for its acknowledgement; the page gives up a question sooner. */
+static unsigned timeout_ms(const struct call *c)
+{
+    return c->far && strcmp(c->method, "GET") == 0 ? PROXY_FAR_TIMEOUT_MS : PROXY_TIMEOUT_MS;
+}
+
 /* The exchange failed with @code. A kept connection may have ended just now: a new one is tried. */
 static void broken(struct call *c, int code, const char *message)
 {
@@ -120,7 +137,7 @@ static void broken(struct call *c, int code, const char *message)
     if (c->far) {
         let_go(c);
         c->fd = -1;
-        dial_failed(&c->dial, &c->there, code, PROXY_TIMEOUT_MS, &err);
+        dial_failed(&c->dial, &c->there, code, timeout_ms(c), END_MS, &err);
         message = err.text;
     }
     fail(c, code == -ENOENT ? -EIO : code, message);
@@ -150,6 +167,7 @@ static bool becomes_stream(struct call *c)
     memmove(c->in, c->in + head, c->in_len - head);
     c->in_len -= head;
     c->stream = true;
+    far_waiting -= c->far && c->timer;
     c->timer = sd_event_source_disable_unref(c->timer);
     httpd_stream(c->request, "text/event-stream", on_room, c);
     return true;
@@ -170,8 +188,9 @@ static void take_answer(struct call *c, bool eof)
         return;
     }
     r = http_parse_response(c->in ? c->in : "", c->in_len, eof, &answer);
-    if (r == -EAGAIN)
+    if (r == -EAGAIN && c->in_len < ANSWER_MAX)
         return;
+    r = r == -EAGAIN ? -EMSGSIZE : r;
     if (r < 0) {
         broken(c, r,
                r == -EMSGSIZE ? "the daemon's answer is too long for the page"
@@ -371,8 +390,7 @@ static int begin(struct call *c)
     struct error err = {0};
     int r;
 
-    c->kept = c->far && !c->events && !c->kept &&
-              reach_take(c->proxy->reach, &c->there, &c->dial);
+    c->kept = c->far && !c->events && !c->kept && reach_take(c->proxy->reach, &c->there, &c->dial);
     if (c->kept)
         r = 0;
     else if (c->far)
@@ -380,15 +398,17 @@ static int begin(struct call *c)
     else
         r = dial(&c->fd, &err);
     if (r < 0) {
-        fail(c, r, err.text);
+        fail(c, c->far ? -EIO : r, err.text);
         return 0;
     }
     if (c->far)
         c->fd = c->dial.fd;
     r = sd_event_add_io(c->proxy->event, &c->io, c->fd, EPOLLIN | EPOLLOUT, on_io, c);
-    return r < 0 ? r
-                 : sd_event_add_time_relative(c->proxy->event, &c->timer, CLOCK_MONOTONIC,
-                                              PROXY_TIMEOUT_MS * UINT64_C(1000), 0, on_late, c);
+    if (r >= 0)
+        r = sd_event_add_time_relative(c->proxy->event, &c->timer, CLOCK_MONOTONIC,
+                                       timeout_ms(c) * UINT64_C(1000), 0, on_late, c);
+    far_waiting += r >= 0 && c->far;
+    return r;
 }
 
 void proxy_refuse_machine(struct httpd_request *r, int found)
@@ -438,6 +458,11 @@ void proxy_pass(const struct proxy *p, struct httpd_request *r)
     if (!is_allowed(r->method, path)) {
         door_refuse(r, 403, "the page may not send this request",
                     "'tide help' lists the commands that do more.");
+        return;
+    }
+    if (far && far_waiting == FAR_WAITING_MAX) {
+        r->retry_s = 1;
+        door_refuse(r, 429, "other machines have not answered earlier requests yet", "");
         return;
     }
     c = calloc(1, sizeof(*c));

@@ -20,5 +20,5 @@ struct reach *reach_free(struct reach *c); /* takes NULL, returns NULL */
 /* Takes a kept connection to @a. Returns false when none is there. */
 bool reach_take(struct reach *c, const struct address *a, struct dial *ret);
 
-/* Keeps @d, on which an answer has just ended, for a few seconds. It is the keeper's from now on. */
+/* Keeps @d, on which an answer has just ended, for a few seconds. The caller has it no more. */
 void reach_keep(struct reach *c, const struct address *a, const struct dial *d);

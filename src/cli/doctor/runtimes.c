@@ -35,13 +35,14 @@ static const json_t *reported(const json_t *backends, pid_t pid, enum proc_runti
     return NULL;
 }
 
-/* The agent leaves a BLAS alone beside these, whose threads its number would be one too many for. */
+/* Beside these the agent leaves a BLAS alone: they, too, compute with threads. */
 static bool is_beside_others(const struct proc_runtimes *found, enum proc_runtime runtime)
 {
-    static const enum proc_runtime others[] = {
-        PROC_RUNTIME_TENSORFLOW, PROC_RUNTIME_TORCH, PROC_RUNTIME_ONNXRUNTIME, PROC_RUNTIME_JAX,
-        PROC_RUNTIME_TBB,        PROC_RUNTIME_GGML,  PROC_RUNTIME_XGBOOST,     PROC_RUNTIME_LIGHTGBM,
-        PROC_RUNTIME_NUMBA,      PROC_RUNTIME_POLARS};
+    static const enum proc_runtime others[] = {PROC_RUNTIME_TENSORFLOW,  PROC_RUNTIME_TORCH,
+                                               PROC_RUNTIME_ONNXRUNTIME, PROC_RUNTIME_JAX,
+                                               PROC_RUNTIME_TBB,         PROC_RUNTIME_GGML,
+                                               PROC_RUNTIME_XGBOOST,     PROC_RUNTIME_LIGHTGBM,
+                                               PROC_RUNTIME_NUMBA,       PROC_RUNTIME_POLARS};
 
     if (runtime != PROC_RUNTIME_OPENBLAS && runtime != PROC_RUNTIME_MKL &&
         runtime != PROC_RUNTIME_BLIS)
@@ -49,7 +50,9 @@ static bool is_beside_others(const struct proc_runtimes *found, enum proc_runtim
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         if (found->r[others[i]].loaded)
             return true;
-    return false;
+    /* Somebody's that computes with it, as scikit-learn's. The other two may use it themselves. */
+    return runtime == PROC_RUNTIME_OPENBLAS &&
+           (found->r[PROC_RUNTIME_GOMP].loaded || found->r[PROC_RUNTIME_LLVM_OMP].loaded);
 }
 
 /* A backend's note says "moldable: …" where it stands alone; here the kind stands before it. */

@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define END_WAIT_MS   2000 /* for the child to end by itself after it closed the connection */
 #define END_STEP_US   5000
 #define SAID_MAX      65536 /* bytes of the child's words that are kept; the other end sends them */
 #define SSH_FAILED    255   /* ssh's own status */
@@ -58,8 +57,7 @@ void dial_words(const struct address *a, bool alone, const char *command, struct
     add(w, command);
 }
 
-/* A caller that has blocked signals for its event loop would make a child that they do not end. */
-static int take_signals(posix_spawnattr_t *attributes)
+int dial_signals(posix_spawnattr_t *attributes)
 {
     sigset_t none;
     int r = posix_spawnattr_init(attributes);
@@ -76,7 +74,7 @@ static int start(const struct dial_words *w, int end, int said, pid_t *ret)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    int r = take_signals(&attributes);
+    int r = dial_signals(&attributes);
 
     if (r != 0)
         return -r;
@@ -174,21 +172,22 @@ static void what_it_said(int fd, char *ret, size_t size)
     visible(ret);
 }
 
-/* Waits for its end for a moment. Returns its exit status, or -1: it goes on, or a signal did it.
- */
-static int status_of(struct dial *d)
+/* Waits for its end. Returns its exit status, or -1: it goes on, or nobody knows. */
+static int status_of(struct dial *d, unsigned wait_ms)
 {
     int status;
 
-    for (int waited = 0; waited < END_WAIT_MS * 1000; waited += END_STEP_US) {
+    for (unsigned waited = 0; waited <= wait_ms * 1000; waited += END_STEP_US) {
         pid_t pid = waitpid(d->pid, &status, WNOHANG);
 
         if (pid == d->pid) {
             d->pid = 0;
             return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         }
-        if (pid < 0 && errno != EINTR)
+        if (pid < 0 && errno != EINTR) {
+            d->pid = 0; /* it is no child any more */
             return -1;
+        }
         usleep(END_STEP_US);
     }
     return -1;
@@ -215,7 +214,7 @@ static int explain(const struct address *a, int status, const char *said, int r,
 }
 
 int dial_failed(struct dial *d, const struct address *a, int r, unsigned timeout_ms,
-                struct error *err)
+                unsigned wait_ms, struct error *err)
 {
     char said[160] = "";
     int status = -1;
@@ -231,7 +230,7 @@ int dial_failed(struct dial *d, const struct address *a, int r, unsigned timeout
         return error_set(err, r, "%.100s: %s", a->host, strerror(-r));
     }
     if (d->pid > 0)
-        status = status_of(d);
+        status = status_of(d, wait_ms);
     what_it_said(d->said, said, sizeof(said));
     dial_close(d);
     r = explain(a, status, said, r, err);

@@ -7,6 +7,7 @@
 
 #include "cli/remote/address.h"
 
+#include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -36,6 +37,12 @@ struct dial_words {
 void dial_words(const struct address *a, bool alone, const char *command, struct dial_words *w);
 
 /*
+ * Makes attributes for a child that gets signals, whichever its caller has blocked for an event
+ * loop. Returns 0 or an errno.
+ */
+int dial_signals(posix_spawnattr_t *attributes);
+
+/*
  * Starts the child. @alone: nobody is there whom it could ask for a password, or whether a host is
  * known. Returns 0, also when the machine cannot be reached: that shows at the first exchange.
  */
@@ -44,9 +51,11 @@ int dial_open(const struct address *a, bool alone, struct dial *ret, struct erro
 /* Ends the child, which takes milliseconds. The descriptor may have been taken over by then. */
 void dial_close(struct dial *d);
 
+#define DIAL_WAIT_MS 2000 /* for the child to end by itself after it closed the connection */
+
 /*
  * Says why an exchange on it failed with @r (-errno of http_exchange()): what the child said, how
- * it ended. Closes it. Returns -EHOSTUNREACH, -ETIMEDOUT or another -errno with *err.
+ * it ended, for which it waits at most @wait_ms. Closes it. Returns -EHOSTUNREACH, -ETIMEDOUT or another -errno with *err.
  */
 int dial_failed(struct dial *d, const struct address *a, int r, unsigned timeout_ms,
-                struct error *err);
+                unsigned wait_ms, struct error *err);

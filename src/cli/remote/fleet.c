@@ -44,6 +44,29 @@ static int get(struct remote *r, const char *path, uint64_t until_ns, json_t **r
     return e;
 }
 
+static bool is_list_of_objects(const json_t *list)
+{
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach (list, i, one)
+        if (!json_is_object(one))
+            return false;
+    return json_is_array(list);
+}
+
+/* What only seems to be a daemon's answer is none. */
+static void judge(struct fleet_answer *a)
+{
+    a->reached = json_is_object(a->state) && is_list_of_objects(a->jobs);
+    if (a->reached)
+        return;
+    error_set(&a->why, -EBADMSG, "its answers are not those of a tided");
+    json_decref(a->state);
+    json_decref(a->jobs);
+    a->state = a->jobs = NULL;
+}
+
 static void ask(struct fleet_answer *a, uint64_t until_ns)
 {
     struct remote r;
@@ -53,7 +76,7 @@ static void ask(struct fleet_answer *a, uint64_t until_ns)
     r.connect_ms = 0; /* the deadline holds for everything */
     if (get(&r, "/v1/machine", until_ns, &a->state, &a->why) == 0 &&
         get(&r, "/v1/jobs", until_ns, &a->jobs, &a->why) == 0)
-        a->reached = true;
+        judge(a);
     visible(a->why.text); /* a character may have been cut, and JSON takes whole ones alone */
     if (a->reached)
         get(&r, "/v1/power", until_ns, &a->power, &unimportant);

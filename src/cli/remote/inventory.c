@@ -37,7 +37,7 @@ static int add(struct inventory *i, const char *name, const char *address, struc
         return error_set(err, -ENOSPC, "there are more than %d machines", INVENTORY_MACHINES_MAX);
     r = snprintf(m.name, sizeof(m.name), "%s", name);
     visible(m.name); /* no terminal and no JSON takes other names */
-    if (r >= (int)sizeof(m.name) || strcmp(m.name, name) != 0 || strstr(name, "://"))
+    if (r >= (int)sizeof(m.name) || strcmp(m.name, name) != 0 || strchr(name, '/'))
         return error_set(err, -EINVAL, "'%.100s' is no name of a machine", name);
     if (find(i, name))
         return error_set(err, -EINVAL, "the machine '%.100s' stands there twice", name);

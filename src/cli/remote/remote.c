@@ -63,7 +63,7 @@ int remote_request(struct remote *r, const char *method, const char *path, const
         dial_close(&r->dial);
     }
     if (e < 0)
-        return dial_failed(&r->dial, &r->address, e, limit_ms, err);
+        return dial_failed(&r->dial, &r->address, e, limit_ms, DIAL_WAIT_MS, err);
     r->used_ns = clock_now_ns();
     if (answer.closes)
         dial_close(&r->dial);
@@ -85,7 +85,7 @@ int remote_stream(struct remote *r, const char *path, const char *last, unsigned
     e = http_stream_over(r->dial.fd, path, last, "", limit_ms, ret, ret_status, ret_body);
     r->dial.fd = -1; /* it is the stream's, or closed */
     if (e < 0)
-        return dial_failed(&r->dial, &r->address, e, limit_ms, err);
+        return dial_failed(&r->dial, &r->address, e, limit_ms, DIAL_WAIT_MS, err);
     dial_close(&r->stream);
     r->stream = r->dial;
     r->dial = (struct dial)DIAL_NONE;

@@ -87,7 +87,7 @@
       "Several jobs belong to that Compose service, so its name does not say which one.",          \
       "Name one of them by its id (j1), as 'tide ps' shows it.")                                   \
     X("name-taken", "A job with that name runs or waits already.",                                 \
-      "Choose another --name, or leave it out: a free one is found then.")                    \
+      "Choose another --name, or leave it out: a free one is found then.")                         \
     X("bad-name",                                                                                  \
       "A job's name has letters, digits and . _ + : @ - only, does not look like an "              \
       "id or a pid, and does not begin with -.",                                                   \

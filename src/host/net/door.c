@@ -216,7 +216,7 @@ void door_open_browser(const struct door *d)
     char *argv[] = {"xdg-open", (char *)d->link, NULL};
     posix_spawnattr_t attributes;
     sigset_t none, ours;
-    pid_t pid;
+    pid_t pid; /* nobody waits for it: it stays a zombie until this program ends */
 
     if (!getenv("DISPLAY") && !getenv("WAYLAND_DISPLAY"))
         return;
@@ -230,7 +230,6 @@ void door_open_browser(const struct door *d)
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &ours);
     posix_spawnattr_setpgroup(&attributes, 0);
-    signal(SIGCHLD, SIG_IGN); /* nobody waits for it */
     posix_spawnp(&pid, argv[0], NULL, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
 }

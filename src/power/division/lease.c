@@ -282,8 +282,12 @@ void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns)
         uint64_t uw =
             smaller_u64(want_uw[i], smaller_u64(counts + room_for(b, l, sum), DEMAND_MAX));
 
-        if (uw <= l->offer_uw || is_hardly_another(uw, l->offer_uw) || is_in_flight(l, now_ns) ||
-            !within_reach(b, l, now_ns))
+        /*
+         * A child that has shrunk counts with what it had until its acknowledgement is here. As
+         * long as a cap is exceeded by such, a larger offer would undo what has been reached.
+         */
+        if (uw <= l->offer_uw || excess_of(b, l, sum) || is_hardly_another(uw, l->offer_uw) ||
+            is_in_flight(l, now_ns) || !within_reach(b, l, now_ns))
             continue;
         offer(b, l, uw, now_ns);
         take_room(b, l, lease_counts(b, i, now_ns) - counts, &sum);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A library with the file's name of a runtime, which is not that runtime as the agent knows it. A call of a function that
- * the agent has no business with ends the program. -DTBB, -DNEXT: oneTBB's functions, of the next major version;
- * -DTORCH: some of PyTorch's; -DOPENBLAS: OpenBLAS's variables, without the functions that say what it computes with.
+ * A library with the file's name of a runtime, which is not that runtime as the agent knows it. A
+ * call of a function that the agent has no business with ends the program. -DTBB, -DNEXT: oneTBB's
+ * functions, of the next major version; -DTORCH: some of PyTorch's; -DOPENBLAS: OpenBLAS's
+ * variables, without the functions that say what it computes with.
  */
 #include <stdlib.h>
 
