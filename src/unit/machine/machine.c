@@ -28,6 +28,7 @@
 #define POINTS    5
 #define USERS_NS  (60 * NS_PER_S)
 #define SHRUNK_NS (5 * NS_PER_S)
+#define AGAIN_US  UINT64_C(200000) /* tided is told again of a lease that is not kept yet */
 
 static const char *const parts[POINTS] = {"machine", "part:jobs", "part:system", "part:idle",
                                           "part:unattributed"};
@@ -56,6 +57,8 @@ struct machine {
     bool wanted, kept;          /* tided has to be told; tided keeps it */
     struct lease_message told;  /* tided was told last … */
     bool asking;                /* … and has not answered yet */
+    sd_event_source *again;     /* tells tided again that has not kept it yet */
+    uint64_t late;              /* number of the lease that the parent knows not to be kept yet */
     uint64_t asked_ns;
     struct total total[POINTS];
     uint64_t draw_uw;  /* 0: not known */
@@ -154,8 +157,18 @@ static void lease_answered(struct machine *m, int status, const char *body)
         complain(m, "");
         acknowledge(m, true);
     } else if (status == 202) {
-        acknowledge(m, false); /* not yet; tided is told again in a second */
+        if (m->late != m->lease.number)
+            acknowledge(m, false);
+        m->late = m->lease.number;
+        sd_event_source_set_time_relative(m->again, AGAIN_US);
+        sd_event_source_set_enabled(m->again, SD_EVENT_ONESHOT);
     }
+}
+
+static int on_again(sd_event_source *source, uint64_t usec, void *arg)
+{
+    tell_tided(arg);
+    return 0;
 }
 
 /* ---- readings -------------------------------------------------------------------------------- */
@@ -409,6 +422,10 @@ int machine_new(sd_event *event, const struct unit_config *config, struct outbox
     }
     r = config->kubernetes.named ? kubernetes_new(event, &config->kubernetes, &m->kubernetes, err)
                                  : 0;
+    if (r == 0 && (sd_event_add_time_relative(event, &m->again, CLOCK_MONOTONIC, AGAIN_US, 0,
+                                              on_again, m) < 0 ||
+                   sd_event_source_set_enabled(m->again, SD_EVENT_OFF) < 0))
+        r = error_set(err, -ENOMEM, "out of memory: no connection to tided");
     if (r == 0 && tided_new(event, config->tided_socket, answered, m, &m->tided) < 0)
         r = error_set(err, -ENOMEM, "out of memory: no connection to tided");
     if (r < 0) {
@@ -423,6 +440,7 @@ struct machine *machine_free(struct machine *m)
 {
     if (!m)
         return NULL;
+    sd_event_source_disable_unref(m->again);
     tided_free(m->tided);
     kubernetes_free(m->kubernetes);
     users_free(m->users);
