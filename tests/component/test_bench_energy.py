@@ -127,16 +127,18 @@ def test_the_sum_of_leases_is_held_against_the_cap_in_force(monkeypatch, more, o
     monkeypatch.setattr(energy_area.subprocess, "Popen", lambda *_, **__: types.SimpleNamespace(stdout=[]))
     ear, w = energy_area.Ear(types.SimpleNamespace(port=1)), energy_area.W
 
-    def say(leaf, number, watts):
+    def say(leaf, number, watts, kept=True):
         for name in energy_area.NAMES:
             where = "down" if leaf == "lease" else "up"
-            ear.hear(f"tide/1/{name}/{where}/{leaf} {json.dumps({'number': number, 'uw': watts * w})}")
+            ear.hear(f"tide/1/{name}/{where}/{leaf} {json.dumps({'number': number, 'uw': watts * w, 'kept': kept})}")
     each = {cap: cap // len(energy_area.NAMES) for cap in (energy_area.HIGH, energy_area.LOW)}
     say("lease", 1, each[energy_area.HIGH])
     say("ack", 1, each[energy_area.HIGH])
     ear.changes(energy_area.LOW)
     say("lease", 2, each[energy_area.LOW])
     assert not ear.over  # what was acknowledged before counts, and was allowed
+    say("ack", 2, each[energy_area.LOW], kept=False)
+    assert not ear.settled(energy_area.LOW)  # it draws more for the moment
     say("ack", 2, each[energy_area.LOW])
     ear.hold(energy_area.LOW)
     say("lease", 3, each[energy_area.LOW] + more)
