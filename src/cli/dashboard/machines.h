@@ -2,7 +2,8 @@
 /*
  * The machines of this person's inventory, for the page: what `tide fleet` tells of each, and where
  * each is reached. A thread of its own reads the inventory, which may ask a name server, and where
- * the page wants to know, asks the machines: one round at a time. Event loop's thread; used by tide-dashboard.
+ * the page wants to know, asks the machines: one round at a time. Event loop's thread; used by
+ * tide-dashboard.
  */
 #pragma once
 

@@ -13,10 +13,10 @@
 
 #include <systemd/sd-event.h>
 
-#define PROXY_TIMEOUT_MS 65000 /* a change waits 60 s at most for its acknowledgement */
+#define PROXY_TIMEOUT_MS     65000 /* a change waits 60 s at most for its acknowledgement */
 #define PROXY_FAR_TIMEOUT_MS 20000 /* for what only asks another machine; a login included */
-#define PROXY_STREAM_MAX 65536 /* bytes of a stream that wait for a slow browser */
-#define PROXY_AT         "/v1/at/"
+#define PROXY_STREAM_MAX     65536 /* bytes of a stream that wait for a slow browser */
+#define PROXY_AT             "/v1/at/"
 
 /* What it works with; all are the caller's. */
 struct proxy {

@@ -55,7 +55,8 @@ void dial_close(struct dial *d);
 
 /*
  * Says why an exchange on it failed with @r (-errno of http_exchange()): what the child said, how
- * it ended, for which it waits at most @wait_ms. Closes it. Returns -EHOSTUNREACH, -ETIMEDOUT or another -errno with *err.
+ * it ended, for which it waits at most @wait_ms. Closes it. Returns -EHOSTUNREACH, -ETIMEDOUT or
+ * another -errno with *err.
  */
 int dial_failed(struct dial *d, const struct address *a, int r, unsigned timeout_ms,
                 unsigned wait_ms, struct error *err);

@@ -85,10 +85,11 @@ void lease_ask(struct lease_book *b, uint32_t i, uint64_t boot, uint64_t stamp_n
 
 /*
  * The children shall have want_uw[i] (of divide_cap()). Shrinks are offered at once, growth as far
- * as the cap allows now, and none while more counts than it allows, a second after the last message at the earliest unless that was
- * acknowledged: call again each second and after an acknowledgement, when more may be free. A
- * shrink by less than a 256th is offered only where leases have to fit below a lowered cap, or to
- * make room for one that grows; growth by so little never.
+ * as the cap allows now, and none while more counts than it allows, a second after the last message
+ * at the earliest unless that was acknowledged: call again each second and after an
+ * acknowledgement, when more may be free. A shrink by less than a 256th is offered only where
+ * leases have to fit below a lowered cap, or to make room for one that grows; growth by so little
+ * never.
  */
 void lease_want(struct lease_book *b, const uint64_t *want_uw, uint64_t now_ns);
 
