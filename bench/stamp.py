@@ -25,7 +25,7 @@ from images import stripped  # noqa: E402
 
 PYTHON_PACKAGE = "python/threadtide"
 
-# What rows run of a program that does more: the program, and those of its object files.
+# Parts that rows run of programs that do more: the program, and which of its object files.
 PARTS = {
     "tide run": ("tide", re.compile(r"src_cli_launch_|libtide-(base|proto)\.a")),  # then the job's program takes its place
     "tide-kube without page": ("tide-kube", re.compile(r"^(?!.*libtide-page\.a)")),

@@ -149,7 +149,9 @@ rules:
     await page.screenshot({ path: join(out, "hub-policy.png") });
     for (const view of ["used", "units", "users", "audit"]) {
       await page.evaluate((hash) => (location.hash = hash), view);
-      await sleep(2500);
+      await sleep(1000);
+      if (view === "used") await press(page, "today");
+      await sleep(2000);
       await page.screenshot({ path: join(out, `hub-${view}.png`) });
     }
     await page.setViewport({ width: 400, height: 860 });

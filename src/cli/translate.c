@@ -13,7 +13,7 @@
 #define DOMAIN       "threadtide"
 #define LANGUAGE_MAX 32
 
-/* What the person asked for, as setlocale() and gettext() look for it; "": nothing. */
+/* The person's wish, as setlocale() and gettext() look for it; "": none. */
 static const char *asked(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_MESSAGES", "LANG"};

@@ -168,7 +168,7 @@ def writers_of(result):
     fits = {}
     for script in (ROOT / "bench").glob("*.py"):
         text = script.read_text()
-        for save in re.findall(r'(?:save\(|name, options = |name = )f?"([\w{}.-]+)"', text) + re.findall(r'name = .* else "([\w-]+)"', text):
+        for save in re.findall(r'(?:save\(|name, options = |(?i:name) = )f?"([\w{}.-]+)"', text) + re.findall(r'name = .* else "([\w-]+)"', text):
             literal = re.split(r"\{[^}]*\}", save)
             if re.fullmatch(".+".join(map(re.escape, literal)), result):
                 fits.setdefault(len("".join(literal)), set()).add(f"bench/{script.name}")

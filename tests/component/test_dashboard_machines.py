@@ -43,7 +43,7 @@ def ask(dashboard, path, method="GET", body=None):
 
 
 def at(dashboard, path, method="GET", body=None):
-    """What lab1 answers, once the inventory has been read."""
+    """The answer of lab1, once the inventory has been read."""
     answer = []
 
     def answered():

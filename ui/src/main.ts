@@ -33,7 +33,7 @@ const VIEWS: { [server: string]: (session: Session) => Views | Promise<Views> } 
 
 const READ_MS = 500; // 503: the server is reading its inventory
 
-/** Of whom and of what this page is. */
+/** The page's user, and the machine that it shows. */
 async function sessionOf(): Promise<Session> {
   for (let tries = 0; ; tries++)
     try {

@@ -37,7 +37,7 @@ struct news {
     char *text;      /* its body; NULL: out of memory */
 };
 
-/* What a round's thread is given, and frees. */
+/* A round's thread is given this, and frees it. */
 struct task {
     int out;
     bool asks;

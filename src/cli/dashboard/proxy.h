@@ -18,7 +18,7 @@
 #define PROXY_STREAM_MAX     65536 /* bytes of a stream that wait for a slow browser */
 #define PROXY_AT             "/v1/at/"
 
-/* What it works with; all are the caller's. */
+/* It works with these, which are the caller's. */
 struct proxy {
     sd_event *event;
     struct machines *machines;

@@ -55,7 +55,7 @@ static bool is_list_of_objects(const json_t *list)
     return json_is_array(list);
 }
 
-/* What only seems to be a daemon's answer is none. */
+/* An answer that only seems to be a daemon's is none. */
 static void judge(struct fleet_answer *a)
 {
     a->reached = json_is_object(a->state) && is_list_of_objects(a->jobs);
