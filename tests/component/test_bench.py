@@ -87,7 +87,7 @@ def test_a_row_made_of_runs_of_different_programs_is_stale(build):
 
 
 def test_of_tide_counts_what_starts_a_job(build):
-    """What its other commands do makes no row stale."""
+    """Its other commands make no row stale."""
     harness.save("share-x", [{"side": "static"}])
     row = saved("share-x")["rows"][0]
     change(build / "tide.p/src_cli_main.c.o")
