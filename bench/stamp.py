@@ -73,10 +73,23 @@ def programs(name):
     return MEASURED[max(fits, key=len)]
 
 
+def symbols_of(build, *files):
+    """{file: the names that it defines for others}; of a program, all that are in it."""
+    asked = subprocess.run(["nm", "-A", "--defined-only", *files], cwd=build, capture_output=True, text=True, check=True)
+    found = {}
+    for line in asked.stdout.splitlines():
+        file, _, rest = line.partition(":")
+        if rest.split()[-2] not in "tdbr" or len(files) == 1:
+            found.setdefault(file, set()).add(rest.split()[-1])
+    return found
+
+
 def objects_of(build, program):
-    """The names of the object files that a program is linked from, its libraries' included, in a fixed order."""
+    """The names of the object files that are in a program, of its libraries those that it uses, in a fixed order."""
     asked = subprocess.run(["ninja", "-C", build, "-t", "inputs", program], capture_output=True, text=True, check=True)
-    return sorted(line for line in asked.stdout.split() if line.endswith(".o"))
+    objects = sorted(line for line in asked.stdout.split() if line.endswith(".o"))
+    here, defined = symbols_of(build, program).get(program, set()), symbols_of(build, *objects)
+    return [name for name in objects if ".a.p/" not in name or defined.get(name, {""}) <= here]
 
 
 def files_of(build, part):

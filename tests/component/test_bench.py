@@ -41,7 +41,7 @@ def build(tmp_path, monkeypatch):
     (tmp_path / "build.ninja").write_text(f"rule link\n  command = false\nbuild tide: link {launch} {main}\n")
     for folder in ("tide.p", "bench"):
         (tmp_path / folder).mkdir()
-    for name in (*stamp.NODE[1:], *objects):
+    for name in ("tide", *stamp.NODE[1:], *objects):
         shutil.copy("/bin/true", tmp_path / name)
     shutil.copy("/bin/true", tmp_path / "bench/savedmodel_infer")
     monkeypatch.setattr(harness, "BUILD", tmp_path)
@@ -94,6 +94,20 @@ def test_of_tide_counts_what_starts_a_job(build):
     assert "**stale**" not in stamp.told(row, build, "share-x")
     change(build / "tide.p/src_cli_launch_launch.c.o")
     assert "**stale**" in stamp.told(row, build, "share-x")
+
+
+def test_of_a_library_the_files_count_that_a_program_uses(tmp_path):
+    for name, code in (("main", "int used(void); int main(void) { return used(); }"), ("used", "int used(void) { return 1; }"),
+                       ("unused", "int unused(void) { return 2; }")):
+        folder = tmp_path / ("tide.p" if name == "main" else "lib/libx.a.p")
+        folder.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.c").write_text(code)
+        subprocess.run(["gcc", "-c", tmp_path / f"{name}.c", "-o", folder / f"{name}.c.o"], check=True)
+    subprocess.run(["ar", "rc", "lib/libx.a", "lib/libx.a.p/used.c.o", "lib/libx.a.p/unused.c.o"], cwd=tmp_path, check=True)
+    subprocess.run(["gcc", "-o", "tide", "tide.p/main.c.o", "lib/libx.a"], cwd=tmp_path, check=True)
+    (tmp_path / "build.ninja").write_text("rule link\n  command = false\nbuild lib/libx.a: link lib/libx.a.p/used.c.o lib/libx.a.p/unused.c.o\n"
+                                          "build tide: link tide.p/main.c.o lib/libx.a\n")
+    assert stamp.objects_of(tmp_path, "tide") == ["lib/libx.a.p/used.c.o", "tide.p/main.c.o"]
 
 
 def test_each_part_of_a_program_has_object_files(build_dir):
