@@ -4,7 +4,6 @@ daemons. What people see of it is tested in a browser: ui/test/machines.test.mjs
 import http.client
 import json
 import os
-import pathlib
 import time
 
 import pytest
@@ -183,23 +182,13 @@ def test_a_machine_that_is_silent_holds_up_neither_the_page_nor_its_end(home, da
     for path in ("/v1/fleet", "/v1/at/lab1/jobs"):
         connections.append(http.client.HTTPConnection("127.0.0.1", dashboard.port, timeout=GUARD_S))
         connections[-1].request("GET", path, headers={"Cookie": dashboard.cookie})
-    eventually(lambda: len(list(sleeping(home))) >= 2)
+    eventually(lambda: len(list(ssh_processes(home, "sleep"))) >= 2)
     began = time.monotonic()
     assert ask(dashboard, "/v1/jobs") == (200, [])
     assert time.monotonic() - began < 5
     for connection in connections:
         connection.close()
-    eventually(lambda: not list(sleeping(home)))  # what nobody waits for any more ends
-
-
-def sleeping(home):
-    mark = f"PATH={home.folder}/bin:".encode()
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "environ").read_bytes() and (folder / "comm").read_text().strip() == "sleep":
-                yield int(folder.name)
-        except OSError:
-            continue
+    eventually(lambda: not list(ssh_processes(home, "sleep")))  # what nobody waits for any more ends
 
 
 def test_more_requests_than_may_wait_are_put_off(home, dashboard):
@@ -229,7 +218,7 @@ def test_silent_machines_leave_room_for_this_one(home, dashboard):
         answer = connection.getresponse()
         assert answer.status == 502 and "did not answer within 20 s" in answer.read().decode()
         connection.close()
-    eventually(lambda: not list(sleeping(home)))
+    eventually(lambda: not list(ssh_processes(home, "sleep")))
 
 
 def test_what_only_seems_to_be_a_daemon_is_not_reached(home, dashboard):

@@ -29,11 +29,12 @@ def lab(home, tide):  # noqa: F811
     return home.machine(tide.dir)
 
 
-def ssh_processes(home):
+def ssh_processes(home, name="ssh"):
+    """Processes of this name that were started with the home's own PATH."""
     mark = f"PATH={home.folder}/bin:".encode()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (folder / "environ").read_bytes() and (folder / "comm").read_text().strip() == "ssh":
+            if mark in (folder / "environ").read_bytes() and (folder / "comm").read_text().strip() == name:
                 yield int(folder.name)
         except OSError:
             continue
