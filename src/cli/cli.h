@@ -12,6 +12,7 @@
 #include "proto/attribute.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -140,6 +141,9 @@ int cli_help(const struct command *cmd);
 
 /* The program's last step: output that cannot be written turns CLI_OK into CLI_FAILED. */
 int cli_end(const struct command *cmd, int r);
+
+/* Writes the folder of this program, without a slash at its end. Returns 0 or -errno. */
+int cli_folder(char ret[PATH_MAX]);
 
 /*
  * Becomes @program, which lies beside this one. Returns an exit code after the message if it

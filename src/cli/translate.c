@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/translate.h"
 
+#include "base/cleanup.h"
+#include "cli/cli.h"
+
 #include <libintl.h>
 #include <limits.h>
 #include <locale.h>
@@ -19,7 +22,7 @@ static const char *asked(void)
     static const char *const variables[] = {"LC_ALL", "LC_MESSAGES", "LANG"};
     const char *value;
 
-    for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(variables); i++) {
         value = getenv(variables[i]);
         if (value && *value)
             return value;
@@ -48,17 +51,10 @@ static bool find(void)
 {
     static const char *const folders[] = {"../share/locale", "po"};
     char program[PATH_MAX], folder[PATH_MAX + 32];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
-    char *slash;
 
-    if (n < 0)
+    if (cli_folder(program) < 0)
         return false;
-    program[n] = '\0';
-    slash = strrchr(program, '/');
-    if (!slash)
-        return false;
-    *slash = '\0';
-    for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(folders); i++) {
         snprintf(folder, sizeof(folder), "%s/%s", program, folders[i]);
         if (access(folder, X_OK) == 0 && bindtextdomain(DOMAIN, folder)) {
             take_language();

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 
@@ -17,7 +16,6 @@
 #define UNKNOWN_NS (2 * NS_PER_S)  /* … and for a name that it does not have */
 
 struct machines {
-    sd_event *event;
     sd_event_source *io;
     int news[2];      /* a pipe: the thread of a round writes messages of `struct news` */
     bool round;       /* is under way */
@@ -30,8 +28,7 @@ struct machines {
 
 /* From the thread of a round. What its pointers lead to is the reader's. */
 struct news {
-    struct machine
-        *machine; /* the inventory has been read: its @n machines; NULL: the round ends */
+    struct machine *machine; /* @n of the inventory, which has been read; NULL: the round ends */
     size_t n;
     unsigned status; /* of the outcome, an answer to the page; 0: nobody was asked */
     char *text;      /* its body; NULL: out of memory */
@@ -179,7 +176,7 @@ int machines_new(sd_event *event, struct machines **ret)
 
     if (!m)
         return -ENOMEM;
-    *m = (struct machines){.event = event, .news = {-1, -1}};
+    *m = (struct machines){.news = {-1, -1}};
     r = pipe2(m->news, O_CLOEXEC) < 0 ? -errno : 0;
     if (r == 0)
         r = sd_event_add_io(event, &m->io, m->news[0], EPOLLIN, on_news, m);

@@ -72,11 +72,17 @@ static bool is_allowed(const char *method, const char *path)
 
 /* ---- the call ---- */
 
+/* A stream, or what has ended, waits no more. */
+static void stop_waiting(struct call *c)
+{
+    far_waiting -= c->far && c->timer;
+    c->timer = sd_event_source_disable_unref(c->timer);
+}
+
 static void let_go(struct call *c)
 {
-    far_waiting -= c->far && c->timer; /* a stream, or what has ended, waits no more */
+    stop_waiting(c);
     c->io = sd_event_source_disable_unref(c->io);
-    c->timer = sd_event_source_disable_unref(c->timer);
 }
 
 static void hang_up(struct call *c)
@@ -167,8 +173,7 @@ static bool becomes_stream(struct call *c)
     memmove(c->in, c->in + head, c->in_len - head);
     c->in_len -= head;
     c->stream = true;
-    far_waiting -= c->far && c->timer;
-    c->timer = sd_event_source_disable_unref(c->timer);
+    stop_waiting(c);
     httpd_stream(c->request, "text/event-stream", on_room, c);
     return true;
 }

@@ -4,11 +4,9 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define KEPT_NS  (5 * NS_PER_S) /* tided closes a connection that is silent for ten seconds */
 #define SWEEP_US UINT64_C(1000000)
 
 struct kept {
@@ -28,18 +26,13 @@ static bool same(const struct address *a, const struct address *b)
            strcmp(a->port, b->port) == 0 && strcmp(a->program, b->program) == 0;
 }
 
-static bool is_old(const struct kept *k)
-{
-    return clock_now_ns() - k->since_ns > KEPT_NS;
-}
-
 static int on_sweep(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct reach *c = arg;
     bool left = false;
 
     for (size_t i = 0; i < REACH_KEPT_MAX; i++) {
-        if (c->kept[i].dial.fd >= 0 && is_old(&c->kept[i]))
+        if (c->kept[i].dial.fd >= 0 && dial_is_stale(&c->kept[i].dial, c->kept[i].since_ns))
             dial_close(&c->kept[i].dial);
         left |= c->kept[i].dial.fd >= 0;
     }
@@ -82,11 +75,10 @@ bool reach_take(struct reach *c, const struct address *a, struct dial *ret)
 {
     for (size_t i = 0; i < REACH_KEPT_MAX; i++) {
         struct kept *k = &c->kept[i];
-        struct pollfd p = {.fd = k->dial.fd, .events = POLLIN};
 
         if (k->dial.fd < 0 || !same(&k->address, a))
             continue;
-        if (is_old(k) || poll(&p, 1, 0) != 0) { /* closed, or bytes that nobody asked for */
+        if (dial_is_stale(&k->dial, k->since_ns)) {
             dial_close(&k->dial);
             continue;
         }

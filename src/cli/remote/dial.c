@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -128,6 +129,13 @@ int dial_open(const struct address *a, bool alone, struct dial *ret, struct erro
     }
     *ret = d;
     return 0;
+}
+
+bool dial_is_stale(const struct dial *d, uint64_t used_ns)
+{
+    struct pollfd p = {.fd = d->fd, .events = POLLIN};
+
+    return clock_now_ns() - used_ns > DIAL_KEPT_NS || poll(&p, 1, 0) != 0;
 }
 
 void dial_close(struct dial *d)

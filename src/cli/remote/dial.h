@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "base/clock.h"
 #include "cli/remote/address.h"
 
 #include <spawn.h>
@@ -47,6 +48,14 @@ int dial_signals(posix_spawnattr_t *attributes);
  * known. Returns 0, also when the machine cannot be reached: that shows at the first exchange.
  */
 int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err);
+
+#define DIAL_KEPT_NS (5 * NS_PER_S) /* tided closes a connection that is silent for ten seconds */
+
+/*
+ * Whether a kept connection that was last answered on at @used_ns serves no more: the other end has
+ * closed it, or is about to; or bytes came that nobody asked for.
+ */
+bool dial_is_stale(const struct dial *d, uint64_t used_ns);
 
 /* Ends the child, which takes milliseconds. The descriptor may have been taken over by then. */
 void dial_close(struct dial *d);

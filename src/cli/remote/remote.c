@@ -5,11 +5,8 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-
-#define KEPT_NS (5 * NS_PER_S) /* tided closes a connection that is silent for ten seconds */
 
 void remote_init(struct remote *r, const struct address *a, bool alone)
 {
@@ -26,18 +23,10 @@ void remote_done(struct remote *r)
     dial_close(&r->stream);
 }
 
-/* The other end has closed it, or is about to; or bytes came that nobody asked for. */
-static bool is_stale(const struct remote *r)
-{
-    struct pollfd p = {.fd = r->dial.fd, .events = POLLIN};
-
-    return clock_now_ns() - r->used_ns > KEPT_NS || poll(&p, 1, 0) != 0;
-}
-
 /* Returns 1: the connection is new, 0: it is the kept one, or -errno. */
 static int reach(struct remote *r, struct error *err)
 {
-    if (r->dial.fd >= 0 && !is_stale(r))
+    if (r->dial.fd >= 0 && !dial_is_stale(&r->dial, r->used_ns))
         return 0;
     dial_close(&r->dial);
     /* Another code could say that no daemon runs on this machine. */
