@@ -253,9 +253,22 @@ find_go() {
 
 # Builds what a module of tests/kube/tools names as its tools: build_tools GO MODULE TO LDFLAGS
 # The compiler collects its garbage more seldom than it would, and takes a fifth less time for more memory.
+# A busy machine or registry may let a download's connection wait for too long; what has come is kept for the next try.
 build_tools() {
-    (cd "$root/tests/kube/tools/$2" && nice -n 10 env CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS= GOGC=400 \
-        "$1" build -v -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3" tool) 2>&1
+    local said try
+    said=$(mktemp)
+    for try in 1 2 3; do
+        if (cd "$root/tests/kube/tools/$2" && nice -n 10 env CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS= GOGC=400 \
+            "$1" build -v -buildvcs=false -trimpath -ldflags "-s -w $4" -o "$3" tool) 2>&1 | tee "$said"; then
+            rm -f "$said"
+            return 0
+        fi
+        [ "$try" -lt 3 ] && grep -qE 'timeout|connection reset|unexpected EOF|50[0-9] ' "$said" || break
+        echo "a download was not answered in time: again in $((try * 30)) seconds"
+        sleep $((try * 30))
+    done
+    rm -f "$said"
+    return 1
 }
 
 # Writes go's words, a line for each package that it compiles, to the file $1, and tells now and then how many.
