@@ -67,9 +67,27 @@ def test_the_power_of_all_areas_is_looked_at_in_one_walk(counted):
     before, tellings = counted.counts()[0], 5
     for i in range(tellings):
         counted.draws("lab3", 100 + i)
-        while stream.next("power")[2]["area"] != "unlp/lab3":
+        while not any(told["area"] == "unlp/lab3" for told in stream.next("power")[2]):
             pass
     assert counted.counts()[0] - before < 20 * rooms * tellings  # each looks at each room once, not rooms times
+    stream.close()
+
+
+def test_the_power_of_many_areas_comes_in_few_events(counted):
+    """A page of 10,000 units, of which 1,000 draw something else each second, is as old as its messages are many."""
+    names = {f"unlp/room{i}" for i in range(250)}
+    counted.policy(POLICY.replace("tariff:", "".join(f"- {{area: {name}, name: Room}}\n" for name in sorted(names)) + "tariff:"))
+    counted.serve()
+    counted.enrol("lab3")
+    stream = counted.user("vera").stream()
+    counted.state_of("lab3")
+    told, sizes = set(), []
+    while not names <= told:
+        areas_told = [one["area"] for one in stream.next("power")[2]]
+        assert told.isdisjoint(areas_told)
+        told.update(areas_told)
+        sizes.append(len(areas_told))
+    assert sizes[:2] == [100, 100] and len(sizes) == 3
     stream.close()
 
 

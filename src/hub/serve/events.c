@@ -67,14 +67,26 @@ static void power_later(struct events *e)
     sd_event_source_set_enabled(e->timer, SD_EVENT_ONESHOT);
 }
 
+/* Tells what the list holds, if anything; it is empty then. */
+static void tell_powers(struct events *e, json_t **powers)
+{
+    if (json_array_size(*powers) == 0)
+        return;
+    streams_tell(e->streams, "power", *powers);
+    *powers = json_array();
+}
+
 static void tell_power(struct events *e)
 {
+    json_t *powers = json_array();
     struct shown_areas now;
     uint32_t left = (uint32_t)(EVENTS_POWERS * UINT64_C(1) * POWER_US / 1000000);
     bool ok;
 
-    if (area_view_make(e->hub, &now) < 0)
+    if (area_view_make(e->hub, &now) < 0) {
+        json_decref(powers);
         return;
+    }
     ok = make_told(e, &now);
     for (uint32_t k = 0, first = e->next_power; ok && k < now.count; k++) {
         uint32_t i = (first + k) % now.count;
@@ -89,9 +101,14 @@ static void tell_power(struct events *e)
         }
         e->told[i].power = area->power;
         e->told[i].known = true;
-        streams_tell(e->streams, "power",
-                     json_pack("{s:s,s:o}", "area", area->path, "power", area_view_power(area)));
+        if (json_array_append_new(powers, json_pack("{s:s,s:o}", "area", area->path, "power",
+                                                    area_view_power(area))) < 0)
+            streams_skip(e->streams); /* no memory */
+        if (json_array_size(powers) == EVENTS_POWERS_AT_ONCE)
+            tell_powers(e, &powers);
     }
+    tell_powers(e, &powers);
+    json_decref(powers);
     area_view_done(&now);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * News of the tree for the streams of events. A unit's state and an area's power are told at
- * intervals, only the newest, at most EVENTS_STATES and EVENTS_POWERS a second, so that a flood of
- * them fills no stream. All other news go at once. Event loop's thread; private to this room, used
+ * intervals, only the newest, of at most EVENTS_STATES and EVENTS_POWERS areas a second, so that a
+ * flood of them fills no stream; one event tells the power of up to EVENTS_POWERS_AT_ONCE. All
+ * other news go at once. Event loop's thread; private to this room, used
  * by web.c and by handlers that change something.
  */
 #pragma once
@@ -10,8 +11,9 @@
 #include "hub/serve/stream.h"
 #include "hub/serve/web.h"
 
-#define EVENTS_STATES 200
-#define EVENTS_POWERS 200
+#define EVENTS_STATES         200
+#define EVENTS_POWERS         3000 /* of 10,000 units that tell each ten seconds: thrice as many */
+#define EVENTS_POWERS_AT_ONCE 100
 
 struct events;
 

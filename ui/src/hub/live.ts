@@ -214,7 +214,7 @@ export class HubLive implements Connection {
       this.pending.set(data.area, { ...this.pending.get(data.area), ...data });
     };
     on("state", part);
-    on("power", part);
+    on<{ area: string; power: Area["power"] }[]>("power", (areas) => areas.forEach(part));
     on<SwitchOutcome>("switch", (data) => this.outcomes.forEach((listener) => listener(data)));
     on<{ number: number }>("policy", (data) => {
       this.policyNumber = data.number;
