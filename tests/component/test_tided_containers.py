@@ -119,6 +119,26 @@ def test_by_hand_paused_takes_no_part_until_that_ends(tided, boxes):
     first.expect("target", N // 2)
 
 
+def test_a_held_container_is_paused_until_it_is_released(tided, boxes):
+    first, second = boxes("first", "--max 8"), boxes("second", "--max 8")
+    connected(tided, first)
+    job = connected(tided, second)["id"]
+    first.expect("target", N // 2)
+    for _ in range(2):
+        assert tided.api("PATCH", f"/v1/jobs/{job}", {"held": True})[0] == 200
+        joined(tided, second, state="paused", held=True)
+        eventually(lambda: second.inspect()["State"]["Paused"])
+        first.expect("target", N)
+        assert tided.api("PATCH", f"/v1/jobs/{job}", {"held": False})[0] == 200
+        joined(tided, second, state="running", held=False)
+        first.expect("target", N // 2)
+    second.act("pause")
+    joined(tided, second, state="paused", held=False)
+    status, answer = tided.api("PATCH", f"/v1/jobs/{job}", {"held": True})
+    assert status == 409 and "paused by hand" in answer["error"]["message"]
+    second.act("unpause")
+
+
 def test_drift_is_put_right(tided, boxes):
     first = boxes("first", "--max 8", labels={"io.threadtide.placement": "exclusive"})
     connected(tided, first)

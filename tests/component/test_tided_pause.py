@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submitted processes that a policy pauses: they stand still, all of them, and go on as the same
+"""Processes that a policy or a person pauses: they stand still, all of them, and go on as the same
 processes; whatever becomes of the daemon, they do not stay frozen."""
 import contextlib
+import json
 import os
 import pathlib
 import signal
+import subprocess
 import time
 
 import pytest
@@ -14,6 +16,7 @@ from cli_tools import Queue, name_of, tide  # noqa: F401
 NOBODY = 65534
 FREEZER = pathlib.Path("/sys/fs/cgroup/freezer")
 # The registered process is a shell; what spins is its child, and an orphan that has left it.
+FAMILY = "(while :; do :; done) & sh -c 'while :; do sleep 0.01; done' & wait"
 SPINNER = "(while :; do :; done) & (nohup sh -c 'while :; do sleep 0.01; done' &); wait"
 
 
@@ -106,9 +109,11 @@ def test_a_policy_pauses_all_of_a_submitted_job_and_lets_it_go_on(queue):
     queue.paused(job)
     assert [row["id"] for row in queue.waiting()] == [job]
     assert "paused" in queue.tide("explain", job).stdout.splitlines()[0]
-    held = queue.tide("hold", job)
-    assert held.returncode != 0 and "has started" in held.stderr
+    assert queue.tide("hold", job).returncode == 0  # what a policy has paused, too, a person keeps there
     assert queue.tide("cancel", urgent).returncode == 0
+    queue.tide.wait(lambda: "tide release" in queue.job(job)["reason"])
+    queue.paused(job)
+    assert queue.tide("release", job).returncode == 0
     queue.goes_on(job, pids)
     assert processes >= set(pids) and pids[0] in queue.family(job)
     assert queue.job(job)["state"] in ("starting", "rigid")
@@ -130,6 +135,105 @@ def test_who_is_killed_while_paused_dies(queue):
     os.kill(queue.job(job)["pids"][0], signal.SIGKILL)
     queue.tide.wait(lambda: queue.job(job) is None)
     queue.tide.wait(lambda: not queue.stands_still(job))  # what it left behind goes on
+
+
+def test_a_held_job_stands_still_and_others_have_its_cores(place):
+    place.start("--cpus", "0-1", "--policy", "fcfs/strict")
+    job = place.submit("--request", 2, "--", "sh", "-c", SPINNER)
+    place.tide.wait(lambda: len(place.family(job)) >= 4)
+    pids, second = place.job(job)["pids"], place.submit("--request", 2, "--name", "second", "--", "sleep", 600)
+    place.waits_for(second, "queued")
+    assert place.tide("hold", job).stdout == f"{job} sh: held\n"
+    place.paused(job)
+    assert (place.job(job)["held"], place.job(job)["reason"]) == (True, "paused by hand: 'tide release' lets it go on")
+    place.waits_for(second, "starting", "rigid")
+    assert place.tide("hold", job).stdout == f"{job} sh: is held already\n"
+    assert place.tide("release", job).returncode == 0
+    assert not place.job(job)["held"]
+    time.sleep(0.5)
+    assert place.stands_still(job)  # it has its turn again, and no core is free
+    assert place.tide("cancel", second).returncode == 0
+    place.goes_on(job, pids)
+
+
+@pytest.fixture
+def running(place):
+    """A program of `tide run` and its children; unlike a submitted one's it cannot tell orphans from others'."""
+    place.start("--cpus", "0-1", "--policy", "equal")
+    place.program = subprocess.Popen([place.tide.program, "run", "--name", "mine", "--", "sh", "-c", FAMILY],
+                                     env=place.tide.env, start_new_session=True)
+    place.waits_for("mine", "starting", "rigid")
+    place.id = place.job("mine")["id"]
+    place.tide.wait(lambda: len(place.family(place.id)) >= 3)
+    yield place
+    place.program.kill()
+    place.program.wait()
+
+
+def test_a_program_of_tide_run_is_paused_by_hand_and_goes_on_at_once(running):
+    pids, family = running.job("mine")["pids"], set(running.family(running.id))
+    for _ in range(3):
+        assert running.tide("hold", "mine").returncode == 0
+        running.paused(running.id)
+        running.tide("policy", "set", "priority")
+        time.sleep(0.3)
+        assert running.stands_still(running.id)
+        assert running.tide("release", "mine").returncode == 0
+        running.goes_on(running.id, pids)
+        running.tide("policy", "set", "equal")
+    assert family >= set(pids)
+    assert [change["to"] for change in json.loads(running.tide("explain", "mine", "--json").stdout)["changes"]][-1] > 0
+
+
+def test_who_looks_idle_goes_on_too(place):
+    place.start("--cpus", "0-1", "--policy", "fcfs/strict")
+    with subprocess.Popen([place.tide.program, "run", "--name", "idle", "--", "cat"], env=place.tide.env,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as idle:
+        place.waits_for("idle", "starting", "rigid")
+        assert place.tide("hold", "idle").returncode == 0
+        place.waits_for("idle", "paused")
+        assert place.tide("release", "idle").returncode == 0
+        idle.stdin.write(b"on\n")
+        idle.stdin.close()
+        assert idle.stdout.read() == b"on\n" and idle.wait(60) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_what_a_person_paused_outlives_the_daemon_and_is_not_left_frozen(running, number):
+    pids = running.job("mine")["pids"]
+    assert running.tide("hold", "mine").returncode == 0
+    running.paused(running.id)
+    running.stop(number)
+    running.tide.wait(lambda: not running.stands_still(running.id))  # nobody would let it go on
+    running.start("--cpus", "0-1", "--policy", "equal")
+    running.paused(running.id)
+    assert running.tide("release", "mine").returncode == 0
+    running.goes_on(running.id, pids)
+
+
+def test_who_is_killed_or_cancelled_while_a_person_pauses_it_ends(running):
+    assert running.tide("hold", "mine").returncode == 0
+    running.paused(running.id)
+    done = running.tide("cancel", "mine")
+    assert (done.returncode, done.stdout) == (0, f"{running.id} mine: ended\n")
+    assert running.program.wait(60) != 0
+
+
+@V1
+def test_what_cannot_be_paused_is_not_and_the_person_is_told_why(running):
+    """A process in another program's control group would stay behind."""
+    other, moved = FREEZER / "threadtide-test-other", int(running.job("mine")["pids"][0])
+    other.mkdir()
+    try:
+        (other / "cgroup.procs").write_text(str(moved))
+        done = running.tide("hold", "mine")
+        assert done.returncode == 2 and f"cannot be paused: process {moved} stays in its group" in done.stderr, done
+        assert "tide why cannot-be-paused" in done.stderr
+        assert not running.job("mine")["held"] and running.job("mine")["state"] != "paused"
+        assert not running.stands_still(running.id)
+    finally:
+        (FREEZER / "cgroup.procs").write_text(str(moved))
+        other.rmdir()
 
 
 def test_a_killed_daemon_leaves_nobody_frozen_and_the_next_one_pauses_again(place):
@@ -223,5 +327,8 @@ def test_where_nothing_can_be_frozen_the_job_says_so_and_runs_on(tide):
         assert not place.job(first)["preemptible"]
         said = place.tide("explain", first).stdout
         assert "cannot be paused for others: " in said and "not permitted" in said
+        done = place.tide("hold", first, **nobody)
+        assert done.returncode == 2 and "cannot be paused: " in done.stderr and "not permitted" in done.stderr
+        assert place.tide("hold", second, **nobody).returncode == 0  # it only waits
     finally:
         place.end()

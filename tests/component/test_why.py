@@ -101,7 +101,6 @@ def test_the_daemon_tells_the_word_in_json_and_tide_in_its_text(place, build_dir
         ("PUT", "/v1/policy", {"policy": "eqal"}, ["policy", "set", "eqal"], "no-such-policy"),
         ("PUT", "/v1/policy", {"policy": "equal/x=1"}, ["policy", "set", "equal/x=1"], "bad-policy"),
         ("PUT", "/v1/power/cap", {"uw": 10**8}, ["power", "set-cap", "100W"], "no-watts"),
-        ("PATCH", "/v1/jobs/cnn", {"held": True}, ["hold", "cnn"], "job-has-started"),
         ("PATCH", "/v1/jobs/cnn", {"pin": True, "cores": "4095"}, ["pin", "cnn", "--cores", "4095"], "bad-cores"),
         ("POST", "/v1/jobs", {"pid": os.getpid(), "name": "cnn"}, ["run", "--name", "cnn", "--", "true"], "name-taken"),
     ]:

@@ -13,7 +13,7 @@ export interface Job {
   id: string; name: string; owner: string;
   state: "held" | "queued" | "paused" | "running" | "moldable" | "rigid" | "starting";
   pids: number[]; cores: string; allowed: number; target: number; active: number; max: number;
-  oversubscribed: boolean; malleable: boolean; adopted: boolean; kept: boolean; submitted: boolean; preemptible: boolean;
+  oversubscribed: boolean; malleable: boolean; adopted: boolean; kept: boolean; submitted: boolean; held?: boolean; preemptible: boolean;
   priority: number; class: number; weight: number; min: number; limit: number | null; request: number | null;
   memory: number | null; memory_used: number | null; deadline: number | null;
   placement: string; pinned: number | null; pinned_by: string | null; place: number | null;

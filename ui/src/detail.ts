@@ -185,6 +185,8 @@ export class Detail {
   }
 }
 
+const isHeld = (job: Job) => job.held ?? job.state === "held"; // an older tided tells the state alone
+
 /** Controls for the owner of a job. A field that is being edited keeps what was typed. */
 class Controls {
   readonly element: HTMLElement;
@@ -204,7 +206,7 @@ class Controls {
     this.threads = h("input", { type: "number", min: 1, max: 4096, required: true, value: job.target || 1, inputmode: "numeric" });
     this.weight = h("input", { type: "number", min: 1, max: 10000, required: true, value: job.weight, inputmode: "numeric" });
     this.pin = h("button", { onclick: () => change(this.job.kept ? "Unpin" : "Pin", { pin: !this.job.kept }) }, "Pin");
-    this.hold = h("button", { onclick: () => change(this.job.state === "held" ? "Release" : "Hold", { held: this.job.state !== "held" }) }, "Hold");
+    this.hold = h("button", { onclick: () => change(this.hold.textContent!, { held: !isHeld(this.job) }) }, "Hold back");
     const end = h("button", { class: "danger", onclick: () => {
       if (confirm(`Ask ${this.job.name || this.job.id} to end (SIGTERM)?`)) change("End", null);
     } }, "End…");
@@ -219,10 +221,10 @@ class Controls {
   show(job: Job): void {
     this.job = job;
     setText(this.pin, job.kept ? "Unpin" : "Pin to its cores");
-    setText(this.hold, job.state === "held" ? "Release" : "Hold back");
+    const waits = job.state === "held" || job.state === "queued";
+    setText(this.hold, waits ? (isHeld(job) ? "Release" : "Hold back") : isHeld(job) ? "Resume" : "Pause");
     this.pin.disabled = job.cores === "";
-    this.hold.hidden = !(job.state === "held" || job.state === "queued");
-    this.threads.disabled = job.state === "held" || job.state === "queued";
+    this.threads.disabled = waits;
     if (document.activeElement !== this.threads && job.target) this.threads.value = String(job.target);
     if (document.activeElement !== this.weight) this.weight.value = String(job.weight);
   }

@@ -102,6 +102,13 @@ describe("page Machine", { skip: CHROMIUM ? false : "no chromium: scripts/setup.
     await page.waitForFunction(() => [...document.querySelectorAll(".detail button")].some((b) => b.textContent === "Unpin"));
     await click(page, "Unpin", ".detail");
     await eventually(async () => !(await one.get()).kept, "unpinned");
+    const shows = (text) => page.waitForFunction((t) => [...document.querySelectorAll(".detail button")].some((b) => b.textContent === t), {}, text);
+    await click(page, "Pause", ".detail");
+    await eventually(async () => (await one.get()).state === "paused", "paused");
+    await shows("Resume");
+    await click(page, "Resume", ".detail");
+    await eventually(async () => (await one.get()).state === "running", "running");
+    await shows("Pause");
   });
 
   test("a value that tided refuses is told with its reason, and nothing changes", async () => {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tide hold`, `tide release`: whether a job that waits may be started. */
+/* `tide hold`, `tide release`: whether a job may be started, or go on. */
 #include "cli/api.h"
 
 static int set_held(const struct command *cmd, const char *job, bool held)
@@ -48,9 +48,11 @@ static int release_run(int argc, char **argv)
 const struct command command_hold = {
     .name = "hold",
     .usage = "JOB...",
-    .brief = "keep waiting jobs from starting",
-    .help = "JOB is an id (j1), a name, or the waiting process's pid. Other jobs overtake it;\n"
-            "'tide release' lets it take part again. A job that has begun cannot be held.\n"
+    .brief = "keep waiting jobs from starting, pause running ones",
+    .help = "JOB is an id (j1), a name, or the waiting process's pid. Other jobs overtake it.\n"
+            "A job that runs stands still, keeps its memory, and leaves its cores to others;\n"
+            "connections that it has open may break meanwhile. 'tide release' lets it go on.\n"
+            "A pod is not paused, nor a program in another program's control group.\n"
             "\n"
             "Examples:\n"
             "  tide hold j5\n"
@@ -62,9 +64,9 @@ const struct command command_hold = {
 const struct command command_release = {
     .name = "release",
     .usage = "JOB...",
-    .brief = "let held jobs start",
+    .brief = "let held jobs start, or go on",
     .help = "The reverse of 'tide hold' and of 'tide submit --hold': from now on the policy\n"
-            "may start the job. It keeps its place by age.\n"
+            "may start the job, or let it go on. It keeps its place by age.\n"
             "\n"
             "Examples:\n"
             "  tide release j5\n"

@@ -144,8 +144,9 @@
       "Write --cores 0-1,4 with cores that 'tide top' shows.")                                     \
     X("placement-fixed", "Where a job is placed is decided when it starts.",                       \
       "Start it anew with --placement; 'tide pin JOB --cores LIST' fences one that runs.")         \
-    X("job-has-started", "Only a job that still waits in the queue can be held.",                  \
-      "Submit it with 'tide submit --hold', or cancel it.")                                        \
+    X("cannot-be-paused",                                                                          \
+      "The job runs, and its processes cannot be stopped for a while: the message says why.",      \
+      "Shrink it instead: 'tide set JOB --threads 1 --weight 1'.")                                 \
     X("queue-disk-full",                                                                           \
       "A queued job must outlive the daemon, and could not be written to disk.",                   \
       "Make room in the directory that the message names, or make its disk writable, then "        \

@@ -164,9 +164,10 @@ static json_t *view_turn(const struct job *j, uint64_t now)
     bool preemptible = admission_preemptible(j, &why);
 
     admission_describe(j, now, &p);
-    return json_pack("{s:b,s:f,s:f,s:b,s:o}", "submitted", (int)j->admission.submitted, "run_s",
-                     (double)p.run_ns / 1e9, "wait_s", (double)p.wait_ns / 1e9, "preemptible",
-                     (int)preemptible, "preemptible_note", shown_text(why));
+    return json_pack("{s:b,s:b,s:f,s:f,s:b,s:o}", "submitted", (int)j->admission.submitted, "held",
+                     (int)j->admission.held, "run_s", (double)p.run_ns / 1e9, "wait_s",
+                     (double)p.wait_ns / 1e9, "preemptible", (int)preemptible, "preemptible_note",
+                     shown_text(why));
 }
 
 static json_t *view_note(const struct job *j)

@@ -72,7 +72,7 @@ static void enter(struct process *p)
     if (j->processes == p)
         j->observed.allowed_mcpu = own_allowance(p);
     job_group_add(p);
-    if (j->admission.submitted)
+    if (j->admission.submitted || j->placed.groups & CGROUP_FREEZER || admission_held_back(j))
         freezer_join(p);
     else if (!j->placed.groups &&
              j->daemon->cgroup) /* a child is not paused with its job any more */

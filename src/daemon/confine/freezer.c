@@ -89,6 +89,16 @@ void freezer_join(const struct process *p)
     admission_runs(j); /* processes that an earlier daemon froze are not in this group */
 }
 
+/* A job of `tide run` is paused for the first time. */
+static int take(struct job *j)
+{
+    if (j->placed.freezer.able || j->admission.submitted)
+        return 0;
+    if (j->processes)
+        freezer_join(j->processes);
+    return j->placed.freezer.able ? 0 : -EBUSY;
+}
+
 /* ---- pausing ---- */
 
 static int read_frost(const struct job *j, enum cgroup_frost *ret)
@@ -101,10 +111,11 @@ static int read_frost(const struct job *j, enum cgroup_frost *ret)
 
 bool freezer_can(const struct job *j, const char **ret_why)
 {
-    *ret_why = j->placed.freezer.why;
-    if (!j->admission.submitted)
-        *ret_why = "only submitted jobs can be paused";
-    return j->placed.freezer.able && j->admission.submitted && !j->observed.frozen;
+    const struct freezer *f = &j->placed.freezer;
+    bool untried = !j->admission.submitted && !*f->why;
+
+    *ret_why = j->observed.frozen ? "it is paused by hand" : f->why;
+    return (f->able || untried) && !j->observed.frozen;
 }
 
 /* Whether it is frozen, or nearly: a process in uninterruptible sleep uses no core either. */
@@ -163,7 +174,9 @@ int freezer_want(struct job *j, bool paused)
     f->stuck &= !paused;
     if (paused != f->want || (!paused && j->observed.frozen)) {
         job_group_name(j, name);
-        r = paused ? check_members(j, name) : 0;
+        r = paused ? take(j) : 0;
+        if (r == 0 && paused)
+            r = check_members(j, name);
         if (r < 0)
             return r;
         r = cgroup_freeze(j->daemon->cgroup, name, paused, &err);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pauses submitted jobs that are processes: the kernel freezes the control group that holds all of
- * them, from the runner on. SIGSTOP would not do: parents and shells see it, and anybody may end it
- * with SIGCONT. A job cannot be paused, and says so, where no such group may be made or a process
- * sits in another program's. The guardian thaws when the daemon is gone. Daemon's event loop only;
- * called by actuate.c.
+ * Pauses jobs that are processes: the kernel freezes the control group that holds all of them, from
+ * the runner on. A submitted job is there from its start; one of `tide run` goes there when a person
+ * first pauses it. SIGSTOP would not do: parents and shells see it, and anybody may end it with
+ * SIGCONT. A job cannot be paused, and says so, where no such group may be made or a process sits
+ * in another program's. The guardian thaws when the daemon is gone. Daemon's event loop only; called
+ * by actuate.c.
  */
 #pragma once
 
@@ -14,7 +15,10 @@
 struct job;
 struct process;
 
-/* Moves process @p of a submitted job, with all that it has forked, to where they can be frozen. */
+/*
+ * Moves process @p of a job that is submitted or was paused, with all that it has forked, to where
+ * they can be frozen.
+ */
 void freezer_join(const struct process *p);
 
 /* ---- as job/confine.h has them ---- */

@@ -30,11 +30,19 @@ void admission_init(struct job *j, bool submitted, uint64_t now)
 
 bool admission_preemptible(const struct job *j, const char **ret_why)
 {
+    *ret_why = "only submitted jobs can be paused";
+    if (!j->admission.submitted && !j->container)
+        return false;
     *ret_why = "it was cancelled";
     if (j->admission.ending || !j->confine->can_pause(j, ret_why))
         return false;
     *ret_why = "";
     return true;
+}
+
+bool admission_held_back(const struct job *j)
+{
+    return j->admission.held && j->admission.begun_ns;
 }
 
 /* ---- for the policy ---- */
@@ -178,6 +186,7 @@ static void runs_on(struct job *j, int error)
 {
     daemon_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
     j->admission.wanted = true;
+    j->admission.held = false;
     daemon_changed(j->daemon);
 }
 
@@ -233,6 +242,7 @@ void admission_end(struct job *j)
     if (a->phase == JOB_QUEUED)
         return;
     a->wanted = true;
+    a->held = false;
     if (a->phase == JOB_PAUSED)
         resume(j);
     else
@@ -278,21 +288,38 @@ void admission_gone(struct job *j)
     tell(j, j->daemon->ending ? -ESHUTDOWN : -ECANCELED);
 }
 
+/* Begins a person's pause of a job that runs. */
+static int pause_by_hand(struct job *j, struct error *err)
+{
+    const char *why = "it was cancelled";
+    int r = -EBUSY;
+
+    if (!j->admission.ending && j->confine->can_pause(j, &why)) {
+        why = "";
+        r = j->confine->set_paused(j, true);
+        if (r < 0 && j->confine->can_pause(j, &why))
+            why = strerror(-r);
+    }
+    if (r == 0)
+        return 0;
+    return error_word(err,
+                      error_set(err, -EBUSY, "job %s runs and cannot be paused: %s", j->id, why),
+                      "cannot-be-paused");
+}
+
 int admission_hold(struct job *j, bool held, struct error *err)
 {
-    if (j->admission.phase != JOB_QUEUED)
-        return error_word(
-            err,
-            error_set(err, -EBUSY,
-                      "job %s has started: only a waiting job can be held ('tide submit --hold' "
-                      "holds one from the start)",
-                      j->id),
-            "job-has-started");
-    j->admission.held = held;
-    if (held) { /* it may be about to start, while others make room */
-        j->admission.wanted = false;
+    struct admission *a = &j->admission;
+
+    if (held && a->phase == JOB_RUNNING && pause_by_hand(j, err) < 0)
+        return err->code;
+    if (held && a->wanted) /* a waiting job may be about to start, while others make room */
+        a->cores = j->wanted.share ? j->wanted.share : 1;
+    a->held = held;
+    /* What nobody submitted has no turn to wait for. */
+    a->wanted = !held && a->begun_ns && !a->submitted;
+    if (held)
         j->wanted.share = 0;
-    }
     j->dirty = true;
     daemon_changed(j->daemon);
     return 0;

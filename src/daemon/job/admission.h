@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which jobs run and which wait. A job of `tide run` starts by itself. A submitted one waits in the
- * queue, its runner asleep on agent.sock, until the policy starts it. A job that can be paused, a
- * container or submitted processes, may give way to others for a while. decision.c writes down what
- * is wanted; plan.c carries it out in order: pauses first, and a job starts once its cores are
- * free. Daemon's event loop only; called by decision.c, plan.c, control.c and the API.
+ * queue, its runner asleep on agent.sock, until the policy starts it. A container or submitted
+ * processes may be paused by the policy, and give way to others for a while; a person may pause any
+ * job that can be. decision.c writes down what is wanted; plan.c carries it out in order: pauses
+ * first, and a job starts once its cores are free. Daemon's event loop only; called by decision.c, plan.c, control.c and the API.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ enum job_phase {
 struct admission {
     enum job_phase phase;         /* in place */
     bool wanted;                  /* the policy wants it to run */
-    bool held;                    /* a person keeps it in the queue */
+    bool held;                    /* a person keeps it in the queue, or paused */
     bool submitted;               /* starts when the policy says so */
     bool ending;                  /* `tide cancel`: not paused any more */
     bool told;                    /* that it cannot be resumed */
@@ -61,6 +61,9 @@ void admission_runs(struct job *j);
 /* Whether policies may pause the job; *ret_why: "" or the reason, for a person. */
 bool admission_preemptible(const struct job *j, const char **ret_why);
 
+/* Whether a person keeps a job paused that had begun: it takes no part in the plan. */
+bool admission_held_back(const struct job *j);
+
 /* The job is cancelled: it is resumed, since no paused process can end, and not paused again. */
 void admission_end(struct job *j);
 
@@ -77,5 +80,8 @@ int admission_wait(struct job *j, admission_fn fn, void *arg);
 void admission_forget(struct job *j, void *arg); /* drops the callback with @arg */
 void admission_gone(struct job *j);              /* the job is about to be freed */
 
-/* `tide hold`, `tide release`: 0, or -EBUSY with *err when the job has started. */
+/*
+ * `tide hold`, `tide release`: a job that waits is not started, one that runs is paused, and no
+ * policy takes it up until it is released. Returns 0 or -EBUSY, with why it cannot be paused.
+ */
 int admission_hold(struct job *j, bool held, struct error *err);

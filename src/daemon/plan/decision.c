@@ -183,7 +183,7 @@ uint64_t decision_next(const struct decision *d)
  */
 bool decision_counts(const struct job *j, uint64_t now)
 {
-    if (j->observed.frozen)
+    if (j->observed.frozen || admission_held_back(j))
         return false;
     return job_tells_use(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
            j->adopted || users_pins_cores(j) || j->observed.usage.cores > 0 ||
@@ -758,9 +758,10 @@ int decision_make(struct daemon *daemon, uint64_t now, bool at_once, struct erro
             j->promise.room.yields_to = 0;
             memset(&j->wanted.user, 0, sizeof(j->wanted.user));
             snprintf(j->wanted.reason, sizeof(j->wanted.reason), "%s",
-                     j->observed.frozen ? "paused by hand"
-                                        : "no malleable runtime has reported: it gets no share "
-                                          "until one does");
+                     admission_held_back(j) ? "paused by hand: 'tide release' lets it go on"
+                     : j->observed.frozen   ? "paused by hand"
+                                            : "no malleable runtime has reported: it gets no share "
+                                              "until one does");
         }
     /* Cut loans free or take cores: decides a second time with the new loans, and no third time. */
     for (unsigned i = 0; i < 2; i++) {
