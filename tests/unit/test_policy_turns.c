@@ -389,6 +389,71 @@ static void nobody_starves_where_that_is_promised(void **state)
     assert_true(streams_that_starve("priority", true, risen + step) > STREAMS / 20);
 }
 
+/* ---- the bounded slowdown of `response` ------------------------------------------------------ */
+
+#define LONGEST       (200 * SECOND)
+#define SLOWDOWN      5
+#define SIZED_STREAMS TIMES(16)
+#define MOST_SIZED    16
+
+/* A job that takes 1 s to LONGEST of one core, and tells what is left; short ones are many. */
+static void come_sized(uint32_t i, uint64_t sizes[])
+{
+    struct policy_job *job = &scene.jobs[i];
+
+    come(job);
+    job->min.of[POLICY_MCPU] = CORES(1);
+    sizes[i] = random_below(4) ? (1 + random_below(10)) * SECOND
+                               : (1 + random_below(LONGEST / SECOND)) * SECOND;
+    job->remaining_ns = sizes[i];
+}
+
+/*
+ * A stream in which each job that ends is followed by another one at once. Returns the longest wait
+ * of any job beyond SLOWDOWN times its size.
+ */
+static uint64_t longest_late(const struct policy_spec *spec, uint32_t stream)
+{
+    uint64_t sizes[BUILD_JOBS], longest = 0, end;
+
+    random_state = stream;
+    scene_init(&scene, 1 + random_below(4), 0);
+    for (uint32_t i = 0, n = 6 + random_below(MOST_SIZED - 6); i < n; i++) {
+        scene_job(&scene)->preemptible = true;
+        come_sized(i, sizes);
+    }
+    end = scene.snapshot.now_ns + 6 * MOST_SIZED * LONGEST;
+    while (scene.snapshot.now_ns < end) {
+        decide_into(&outcome, spec);
+        go_on(1 + random_below(5) * SECOND);
+        for (uint32_t i = 0; i < scene.snapshot.job_count; i++) {
+            struct policy_job *job = &scene.jobs[i];
+
+            if (job->wait_ns > SLOWDOWN * sizes[i] && job->wait_ns - SLOWDOWN * sizes[i] > longest)
+                longest = job->wait_ns - SLOWDOWN * sizes[i];
+            if (job->run_ns >= sizes[i])
+                come_sized(i, sizes);
+            else
+                job->remaining_ns = sizes[i] - job->run_ns;
+        }
+    }
+    return longest;
+}
+
+/* Whoever is late waits for older late ones at most: each of them takes LONGEST, and a step. */
+static void response_keeps_its_bound_of_slowdown(void **state)
+{
+    struct policy_spec bounded = choice("response/slowdown=5000"),
+                       unbounded = choice("response/slowdown=1000000000");
+    uint32_t starving = 0;
+
+    for (uint32_t n = 0; n < SIZED_STREAMS; n++) {
+        assert_true(longest_late(&bounded, n) <= scene.snapshot.job_count * (LONGEST + 6 * SECOND));
+        starving += longest_late(&unbounded, n) > scene.snapshot.job_count * (LONGEST + 6 * SECOND);
+    }
+    assert_true(starving > SIZED_STREAMS / 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +472,7 @@ int main(void)
         cmocka_unit_test(resizing_begins_no_new_turn),
         cmocka_unit_test(a_foreign_state_is_refused),
         cmocka_unit_test(nobody_starves_where_that_is_promised),
+        cmocka_unit_test(response_keeps_its_bound_of_slowdown),
     };
 
     return cmocka_run_group_tests_name("policy turns", tests, NULL, NULL);

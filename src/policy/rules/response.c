@@ -20,6 +20,11 @@
  * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
  * Three parameters bound the cost of that.
  *
+ * slowdown: a job that has waited this many times its own time, that is what it has run and what it
+ * will still take with its minimum, is late: late jobs have their minimum before anybody bids, the
+ * oldest first. So however many shorter jobs come, nobody waits longer than that and until the late
+ * jobs that are older have ended, where jobs can be paused; where they cannot, until one ends.
+ *
  * long: a job that takes more than this many times the mean work per core with its minimum would
  * end last anyhow, and later still if it waits. So it has its minimum.
  *
@@ -38,6 +43,7 @@ enum {
     RESPONSE_EXPONENT = AUCTION_PARAM_MAX,
     RESPONSE_LONG,
     RESPONSE_OVERTAKE,
+    RESPONSE_SLOWDOWN,
     RESPONSE_UNKNOWN,
     RESPONSE_PARAM_MAX
 };
@@ -58,7 +64,8 @@ struct response {
     struct size *size;
     uint32_t *order; /* jobs that take part, shortest first */
     uint32_t count;
-    int64_t share; /* whole cores of the equal share, at least 1 */
+    uint32_t *late; /* oldest first */
+    int64_t share;  /* whole cores of the equal share, at least 1 */
     int64_t param[RESPONSE_PARAM_MAX];
 };
 
@@ -245,8 +252,39 @@ static void look_again_in(struct response *r, uint64_t ns)
     uint64_t now_ns = r->auction.snapshot->now_ns;
 
     ns = ns < SOONEST_NS ? SOONEST_NS : ns;
-    if (ns < POLICY_NEVER - now_ns)
+    if (ns < POLICY_NEVER - now_ns && now_ns + ns < r->auction.plan->next_wakeup_ns)
         r->auction.plan->next_wakeup_ns = now_ns + ns;
+}
+
+static bool older(uint32_t x, uint32_t y, const void *arg)
+{
+    const struct size *a = (const struct size *)arg + x, *b = (const struct size *)arg + y;
+
+    return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
+}
+
+/* A late job that was started or resumed stays late, so that it is not paused before its end. */
+static void seat_the_late(struct response *r)
+{
+    uint64_t soonest = UINT64_MAX;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t j = r->order[i];
+        const struct policy_job *job = &r->auction.snapshot->jobs[j];
+        uint64_t own = sum(job->run_ns, time_with_least(&r->auction.bidder[j], r->size[j].work_ns));
+        uint64_t most = scaled(own, r->param[RESPONSE_SLOWDOWN]);
+
+        if (job->wait_ns >= most)
+            r->late[count++] = j;
+        else if (job->state != POLICY_RUNNING && most - job->wait_ns < soonest)
+            soonest = most - job->wait_ns;
+    }
+    order_sort(r->late, count, older, r->size);
+    for (uint32_t i = 0; i < count; i++)
+        auction_seat(&r->auction, r->late[i], r->auction.bidder[r->late[i]].least, false);
+    if (soonest != UINT64_MAX)
+        look_again_in(r, soonest);
 }
 
 /*
@@ -314,7 +352,7 @@ static void explain(struct response *r, uint32_t i)
 static void response_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room)
 {
     auction_room(snapshot, ret_room);
-    ret_room->scratch_bytes += snapshot->job_count * (sizeof(struct size) + sizeof(uint32_t));
+    ret_room->scratch_bytes += snapshot->job_count * (sizeof(struct size) + 2 * sizeof(uint32_t));
 }
 
 static int response_decide(const struct policy *policy, const struct policy_snapshot *snapshot,
@@ -328,7 +366,9 @@ static int response_decide(const struct policy *policy, const struct policy_snap
     r.auction.worth = worth;
     r.size = (struct size *)((char *)plan->scratch + auction_bytes(snapshot));
     r.order = (uint32_t *)(r.size + snapshot->job_count);
+    r.late = r.order + snapshot->job_count;
     set_prices(&r);
+    seat_the_late(&r);
     seat_the_short(&r);
     seat_the_long(&r);
     auction_run(&r.auction);
@@ -359,6 +399,13 @@ static const struct policy_param response_params[] = {
          .def = 1200,
          .unit = "permille",
          .text = "how much longer a running job must be for a waiting one to pass it"},
+    [RESPONSE_SLOWDOWN] =
+        {.name = "slowdown",
+         .min = 1000,
+         .max = 1000000000,
+         .def = 20000,
+         .unit = "permille",
+         .text = "a job that has waited this many times its own time goes before all others"},
     SIZE_PARAM(RESPONSE_UNKNOWN),
 };
 
