@@ -4,7 +4,9 @@
 statements.py is the other end of it, in programs of Python.
 """
 import os
+import pathlib
 import queue
+import resource
 import subprocess
 import threading
 import time
@@ -101,6 +103,12 @@ class Program:
         """All its threads, and those that it makes, run on these CPUs alone: what a smaller cpuset does."""
         for task in os.listdir(f"/proc/{self.process.pid}/task"):
             os.sched_setaffinity(int(task), cpus)
+
+    def limits_memory(self, more):
+        """It may map this many bytes more than now; None: as many as it likes."""
+        pages = int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[0])
+        limit = resource.RLIM_INFINITY if more is None else pages * resource.getpagesize() + more
+        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
 
     def end(self):
         self.process.stdin.close()

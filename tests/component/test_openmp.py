@@ -4,7 +4,6 @@ import os
 import pathlib
 import queue
 import random
-import resource
 import shutil
 import subprocess
 import sys
@@ -485,13 +484,11 @@ def test_growth_ends_where_a_limit_is(compiled, run):
     malleable(program)
     program.set(2)
     program.expect("team", 2)
-    pid = program.process.pid
-    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0])
-    resource.prlimit(pid, resource.RLIMIT_AS, (pages * 4096 + (20 << 20), resource.RLIM_INFINITY))
+    program.limits_memory(20 << 20)
     program.set(8)
     eventually(lambda: "limits" in program.job()["backends"][0]["note"])
     assert program.job()["active"] == 2
-    resource.prlimit(pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    program.limits_memory(None)
     program.expect("team", 8)
     eventually(lambda: program.job()["backends"][0]["note"] == "")
     program.end()

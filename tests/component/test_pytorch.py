@@ -50,6 +50,23 @@ def test_what_the_user_has_set_is_the_most(torch_program):
     program.follows(6, 4)
 
 
+def test_growth_ends_where_a_limit_is(torch_program):
+    """PyTorch's libgomp ends a program for which it cannot make a thread."""
+    program = torch_program()
+    program.shown()
+    program.follows(2)
+    program.limits_memory(160 << 20)
+    program.set(8)
+    note = "limits of the process leave no room for more threads"
+    row = program.becomes(note=note)
+    assert 2 <= row["active"] < 8
+    assert int(program.ask("team(lambda: torch.sin(big) is None)")) < 8
+    program.limits_memory(None)
+    program.becomes(note="", active=8)
+    assert program.ask("team(lambda: [torch.sin(big) for _ in range(20)])") == "8"
+    program.end()
+
+
 def test_what_the_program_sets_is_the_most(torch_program):
     program = torch_program()
     program.shown()

@@ -52,6 +52,20 @@ def test_what_the_user_has_set_is_the_most(program):
     started.follows(6, 4)
 
 
+def test_growth_ends_where_a_limit_is(program):
+    """libgomp ends a program for which it cannot make a thread."""
+    started = program()
+    started.follows(2)
+    started.limits_memory(64 << 20)
+    started.set(8)
+    row = started.becomes(note="limits of the process leave no room for more threads")
+    assert 2 <= row["active"] < 8
+    started.limits_memory(None)
+    started.becomes(note="", active=8)
+    assert int(started.ask("team(lambda: training(3))")) == min(8, len(os.sched_getaffinity(0)))
+    started.end()
+
+
 def test_it_changes_between_two_calls_only(program):
     """XGBoost calls Python for the parts of a matrix, and goes on with what it has built for its first number."""
     started = program()

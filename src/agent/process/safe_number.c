@@ -3,11 +3,14 @@
 
 #include "agent/process/limit.h"
 #include "agent/process/python.h"
+#include "agent/process/room.h"
 
 #include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
+
+#define TEAMS 2 /* PyTorch's thread of backward passes has threads of its own, as many */
 
 /* The largest number that a target can give it. */
 static uint32_t most(const struct safe_number *n)
@@ -18,17 +21,52 @@ static uint32_t most(const struct safe_number *n)
     return limit > own ? limit : own;
 }
 
-uint32_t safe_number_wanted(const struct safe_number *n)
+/* What it is to have where limits leave room for any number. */
+static uint32_t wished(const struct safe_number *n)
 {
     uint32_t target = atomic_load(&n->target), own = atomic_load(&n->own), can = most(n);
 
-    if (atomic_load(&n->may) != NUMBER_FREE)
-        return own;
     if (target == 0) { /* the program's own, or the limit where it has not chosen a number */
         target = atomic_load(&n->sized) ? 0 : atomic_load(&n->allowed);
         return target && target < own ? target : own;
     }
     return target < can ? target : can;
+}
+
+uint32_t safe_number_wanted(const struct safe_number *n)
+{
+    uint32_t want = wished(n), room = atomic_load(&n->room);
+
+    if (atomic_load(&n->may) != NUMBER_FREE)
+        return atomic_load(&n->own);
+    return room && room < want ? room : want;
+}
+
+/* Whether limits keep it below what it is to have. */
+static bool is_short(const struct safe_number *n)
+{
+    uint32_t room = atomic_load(&n->room);
+
+    return atomic_load(&n->may) == NUMBER_FREE && room && room < wished(n);
+}
+
+/*
+ * The runtime's OpenMP ends a program for which it cannot make a thread, and ends threads that it
+ * does not need, which others may have used since. So the number rises as far as limits leave room.
+ */
+static void make_room(struct safe_number *n)
+{
+    uint32_t want = wished(n), had = atomic_load(&n->ours), room = want;
+    uint64_t left;
+
+    had = had > 0 ? had : 1;
+    if (want > had) {
+        left = room_for_threads("/", room_openmp_stack_bytes()) / TEAMS;
+        if (want - had > left)
+            room = had + (uint32_t)left;
+    }
+    if (atomic_exchange(&n->room, room) != room)
+        atomic_fetch_add(&n->wanted, 1);
 }
 
 bool safe_number_lacks_gil(struct safe_number *n)
@@ -176,6 +214,7 @@ bool safe_number_apply(struct safe_number *n, const struct agent_target *target)
     atomic_store(&n->target, target->intra);
     atomic_store(&n->allowed, limit_threads(target->allowed_mcpu));
     atomic_store(&n->forked, false);
+    make_room(n);
     safe_number_look(n);
     atomic_fetch_add(&n->wanted, 1);
     return safe_number_settled(n);
@@ -184,6 +223,8 @@ bool safe_number_apply(struct safe_number *n, const struct agent_target *target)
 void safe_number_watch(struct safe_number *n)
 {
     safe_number_look(n);
+    if (is_short(n))
+        make_room(n);
     safe_number_settled(n); /* asks again for a safe point */
     if (atomic_load(&n->theirs))
         ask(n); /* the library may have put the number back */
@@ -216,6 +257,7 @@ bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
     snprintf(b->note, sizeof(b->note), "%s",
              !b->malleable                ? n->note
              : atomic_load(&n->theirs)    ? "a library has set the number of threads itself"
+             : is_short(n)                ? "limits of the process leave no room for more threads"
              : atomic_load(&n->elsewhere) ? "other threads than the main one keep their number"
                                           : "");
     return true;
@@ -228,4 +270,5 @@ void safe_number_after_fork(struct safe_number *n)
     atomic_store(&n->forked, true);
     atomic_store(&n->target, 0);
     atomic_store(&n->allowed, 0);
+    atomic_store(&n->room, 0);
 }

@@ -52,6 +52,7 @@ struct safe_number {
     _Atomic uint32_t limit;   /* set through ctypes, until the own number is put back; 0: none */
     _Atomic uint32_t target;  /* 0: none */
     _Atomic uint32_t allowed; /* threads for the process's CPUs and quota; 0: not known yet */
+    _Atomic uint32_t room;    /* threads for which limits leave room; 0: not looked at yet */
     _Atomic uint64_t loads;   /* objects loaded when all had been looked at; 0: not all */
     _Atomic uint64_t wanted;  /* grows with each change of what is asked for */
     _Atomic uint64_t placed;  /* … and what the main thread has last taken */
