@@ -125,11 +125,6 @@ def meson_results(name):
     return found
 
 
-def name_of(case):
-    """Without the group that xdist writes behind it."""
-    return re.sub(r"@[a-z]+$", "", case.get("name"))
-
-
 def shortened(line):
     """Its middle left out where it is long."""
     return line if len(line) <= REASON_MAX else f"{line[:REASON_MAX * 2 // 3 - 3]} … {line[-REASON_MAX // 3:]}"
@@ -163,13 +158,13 @@ def pytest_results(file):
             ends = {end.tag for end in case}
             if ends & {"failure", "error"}:
                 found.failed += 1
-                found.names += (f"{case.get('classname')}::{name_of(case)}",)
+                found.names += (f"{case.get('classname')}::{case.get('name')}",)
                 reasons[found.names[-1]] = reason_of(case)
             elif "skipped" in ends:
                 found.skipped += 1
             else:
                 found.passed += 1
-                found.ran += (f"{case.get('classname')}::{name_of(case)}",)
+                found.ran += (f"{case.get('classname')}::{case.get('name')}",)
     if again.exists():
         second = pytest_results(again)
         left = tuple(dict.fromkeys(name for name in found.names if name not in (*second.ran, *second.names)))
@@ -213,7 +208,7 @@ def failed_tests(file):
     for case in xml.etree.ElementTree.parse(file).getroot().iter("testcase"):
         if {end.tag for end in case} & {"failure", "error"}:
             path = case.get("classname").replace(".", "/") + ".py"
-            failed.append(f"{path}::{name_of(case)}" if path != ".py" else None)
+            failed.append(f"{path}::{case.get('name')}" if path != ".py" else None)
     return () if None in failed else tuple(dict.fromkeys(failed))
 
 
@@ -388,7 +383,7 @@ PHASES = [
                 OUT / "calibration.xml", quiet=True),
     suite_phase("packages", lambda what, file: f"TIDE_PACKAGES={OUT}/packages {PYTEST} -m ci --junitxml={file} {what}",
                 "tests/packages", ("package-files", "tf221"), OUT / "packages.xml", alone=True),
-    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadgroup", alone=True, limit_s=1500, again_s=600),
+    pytest_phase("system", ("gcc", "tf221", "tf218", "tf215"), "-n 2 --dist loadfile", alone=True, limit_s=1500, again_s=600),
 ]
 
 # `make check-cluster`: what needs Kubernetes, cgroup v2, systemd, or more cores than there are.

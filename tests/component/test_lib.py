@@ -175,7 +175,7 @@ changes = queue.Queue()
 print(t.available(), t.on_change(changes.put))
 t.set_threads(3)
 seen = changes.get(timeout=20)
-if seen.source is t.Source.LIMIT:  # the agent has just started and found its own limit
+while seen.source is t.Source.LIMIT:  # the agent has just started, and looks at its own limit
     seen = changes.get(timeout=20)
 print(seen.target, seen.source is t.Source.API, t.state().target)
 with t.freeze() as held:

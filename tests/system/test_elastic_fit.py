@@ -11,7 +11,7 @@ from conftest import SOAK
 from elastic import GUARD_S
 from program import BUILD, HERE, clean_env, tensorflow_pythons
 
-pytestmark = [pytest.mark.xdist_group("fit"), pytest.mark.timeout(4 * GUARD_S)]  # one worker runs them all
+pytestmark = pytest.mark.timeout(4 * GUARD_S)
 STEPS_PER_EPOCH, EPOCHS, DIED = 7, 4, 18  # of elastic_fit.py
 
 # Refusals, and words of their messages.

@@ -14,8 +14,7 @@ from program import BUILD, HERE, clean_env, tensorflow_pythons
 OPTIONS = {"plain", "weight_decay", "clipnorm", "global_clipnorm", "use_ema", "schedule",
            "accumulation", "loss_scale"}
 LIMIT_S = 5 * GUARD_S  # the whole table, most of it TensorFlow's reading of functions: three minutes alone
-# One worker runs them all.
-pytestmark = [pytest.mark.xdist_group("optimizers"), pytest.mark.timeout(LIMIT_S + GUARD_S)]
+pytestmark = pytest.mark.timeout(LIMIT_S + GUARD_S)
 REFUSED = {"Muon": "does not work with TensorFlow, elastic or not"}  # and the reason
 
 
