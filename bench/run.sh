@@ -23,6 +23,7 @@ $py bench/share.py --jobs 2
 $py bench/share.py --jobs 2 --placement exclusive
 $py bench/gain.py
 $py bench/promise.py
+$py bench/sockets.py
 $py bench/replay.py
 $py bench/stalls.py
 $py bench/tfnode_start.py

@@ -50,7 +50,7 @@ MEASURED = {
     "openmp": ("libtide-agent.so",),
     "runtimes": NODE,
     "stalls": ("libtide-agent.so",),
-    "sim-speed": ("bench/sim_speed",),
+    "sim-speed": ("bench/sim_speed",), "sockets": NODE,
     "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-cap-power-limit": ("tided",), "energy-cap-no-power-limit": ("tided",),
     "energy-cap-kernels-powercap": ("tided",),

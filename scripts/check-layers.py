@@ -36,7 +36,7 @@ LAYERS = {
 # Rooms inside a folder, lowest first: a file includes headers of its own room, of those before it and of the
 # folder itself. The folder's own sources stand above all rooms, its own headers below them.
 ROOMS = {
-    "agent": ("process", "gate", "control", "runtimes"),
+    "agent": ("process", "gate", "control", "runtimes", "sockets"),
     "daemon": ("job", "confine", "energy", "link", "plan", "peers", "containers", "record", "api"),
     "kube": ("object", "view", "capacity", "grow", "core", "api", "shell", "serve", "inject", "kubectl"),
     "cli": ("why", "remote", "document", "docker", "doctor", "launch", "sim", "views", "commands", "power", "dashboard", "top"),

@@ -63,7 +63,7 @@ static inline void agent_measure(struct proto_ack *ack, uint64_t placed_ns)
 
 extern const struct agent_backend tensorflow_backend, program_backend, openmp_backend,
     pytorch_backend, xgboost_backend, openblas_backend, ggml_backend, tbb_backend, onnx_backend,
-    mkl_backend, blis_backend;
+    mkl_backend, blis_backend, sockets_backend;
 
 /*
  * The runtimes that the agent knows, up to a NULL; the position is the index in messages. start.c
@@ -85,6 +85,7 @@ extern const struct agent_backend *const *agent_backends;
 struct agent_config {
     bool enabled;
     bool openmp;        /* TIDE_OPENMP=on: docs/design/52-openmp.md */
+    bool sockets;       /* TIDE_REQUESTS=sockets: requests are read there, sockets/sockets.c */
     bool stalls;        /* TIDE_STALLS=keep: those of tf.data stay, see tensorflow_data.c */
     int signal;         /* number, 0: none */
     uint32_t max;       /* threads to build a pool with */
@@ -168,6 +169,9 @@ void requests_call_end(uint64_t began_ns);
 /* The same, for a call that may have @failed: it was in flight, and how long it took says nothing.
  */
 void requests_call_returned(uint64_t began_ns, bool failed);
+/* A request has been received on a socket; requests_call_answered() or requests_call_failed() with
+ * what this returns ends it, on any thread. 0: nobody wants it. */
+uint64_t requests_socket_begin(void);
 /*
  * For @answers of a runtime that trains, too: this call trains nothing by itself. A thread that has
  * computed gradients does not serve, nor does a process that has (@trains) before it has made some

@@ -3,11 +3,14 @@
 
 #include <assert.h>
 
-/* One row per runtime. */
+/* One row per runtime; and the sockets, which are told what is loaded as runtimes are. */
+/* clang-format off */
 static const struct agent_backend *const backends[] = {
     &tensorflow_backend, &program_backend,  &openmp_backend, &pytorch_backend,
     &xgboost_backend,    &openblas_backend, &onnx_backend,   &ggml_backend,
-    &tbb_backend,        &mkl_backend,      &blis_backend,   NULL};
+    &tbb_backend,        &mkl_backend,      &blis_backend,   &sockets_backend,
+    NULL};
+/* clang-format on */
 
 static_assert(sizeof(backends) / sizeof(backends[0]) - 1 <= PROTO_BACKENDS_MAX,
               "each has its index in messages");

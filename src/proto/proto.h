@@ -72,9 +72,11 @@ enum proto_feature {
     PROTO_FEATURE_CALLS = 1 << 2,
     PROTO_FEATURE_SOURCES = 1 << 3, /* requests of PyTorch and TensorFlow, too */
     PROTO_FEATURE_MOVES = 1 << 4,   /* a policy chooses the job's targets: they will change */
+    PROTO_FEATURE_SOCKETS = 1 << 5, /* requests of the server's sockets, too */
 };
 
-#define PROTO_FEATURES (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY | PROTO_FEATURE_SOURCES)
+#define PROTO_FEATURES                                                                             \
+    (PROTO_FEATURE_RUNTIMES | PROTO_FEATURE_LATENCY | PROTO_FEATURE_SOURCES | PROTO_FEATURE_SOCKETS)
 
 struct proto_header {
     uint32_t magic;
@@ -161,13 +163,15 @@ struct proto_heartbeat {
     char unit[PROTO_SHORT_MAX]; /* "steps" */
 };
 
-/* Where requests come from: the program, or calls of a runtime (only with PROTO_FEATURE_CALLS). A
+/* Where requests come from: the program, calls of a runtime or sockets (both only with
+ * PROTO_FEATURE_CALLS). A
  * further source needs a feature of its own, as an unknown one ends the connection. */
 enum proto_requests {
     PROTO_REQUESTS_TOLD, /* by the program */
     PROTO_REQUESTS_ONNX,
     PROTO_REQUESTS_PYTORCH,    /* with PROTO_FEATURE_SOURCES … */
     PROTO_REQUESTS_TENSORFLOW, /* … as well */
+    PROTO_REQUESTS_SOCKETS,    /* with PROTO_FEATURE_SOCKETS */
     PROTO_REQUESTS_MAX
 };
 

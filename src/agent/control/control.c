@@ -357,8 +357,13 @@ static uint64_t clamp_ms(uint32_t ms)
 /* Where requests may come from, for the daemon: a bit for each enum proto_requests. */
 static uint32_t sources(void)
 {
-    return control.features & PROTO_FEATURE_SOURCES ? (1u << PROTO_REQUESTS_MAX) - 1
-                                                    : 1u << PROTO_REQUESTS_ONNX;
+    uint32_t calls = 1u << PROTO_REQUESTS_ONNX;
+
+    if (control.features & PROTO_FEATURE_SOURCES)
+        calls |= 1u << PROTO_REQUESTS_PYTORCH | 1u << PROTO_REQUESTS_TENSORFLOW;
+    if (control.features & PROTO_FEATURE_SOCKETS)
+        calls |= 1u << PROTO_REQUESTS_SOCKETS;
+    return calls;
 }
 
 static void on_welcome(const struct proto_welcome *w, uint64_t now_ns)

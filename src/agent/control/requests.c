@@ -3,7 +3,8 @@
  * Requests that the program serves, as it tells them by tide_request_begin() and
  * tide_request_end(): how many are in flight, and how long they took. While it tells none, a call
  * of a runtime that answers one (ONNX Runtime's Run) is taken for a request, if the daemon wants
- * that: the outermost of its thread. Calls of several runtimes are counted together. The program's
+ * that: the outermost of its thread. Calls of several runtimes are counted together. Where the user
+ * has asked for requests from sockets, these are in the place of all calls. The program's
  * threads only add to atomics. One of them wakes the control thread when more are in flight than
  * the daemon thinks by far, at most once for each message.
  */
@@ -134,6 +135,14 @@ uint64_t requests_call_begin(enum proto_requests source, bool (*answers)(void))
         return 0;
     if (!atomic_load_explicit(&requests.runtime, memory_order_relaxed))
         atomic_compare_exchange_strong(&requests.runtime, &none, source);
+    return begin(&requests.called);
+}
+
+uint64_t requests_socket_begin(void)
+{
+    if (!requests_want_calls(PROTO_REQUESTS_SOCKETS))
+        return 0;
+    atomic_store_explicit(&requests.runtime, PROTO_REQUESTS_SOCKETS, memory_order_relaxed);
     return begin(&requests.called);
 }
 
@@ -276,7 +285,10 @@ void requests_untold(void)
 
 void requests_wanted(uint32_t sources, bool calls_too)
 {
+    const uint32_t of_sockets = 1u << PROTO_REQUESTS_SOCKETS;
+
     requests.sources = sources;
+    sources &= agent_config.sockets ? of_sockets : ~of_sockets;
     atomic_store(&requests.wanted, calls_too ? sources : 0);
 }
 

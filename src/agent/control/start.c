@@ -60,6 +60,7 @@ __attribute__((constructor(101))) static void configure(void)
 {
     const char *disable = getenv("TIDE_DISABLE");
     const char *openmp = getenv("TIDE_OPENMP");
+    const char *requests = getenv("TIDE_REQUESTS");
     const char *stalls = getenv("TIDE_STALLS");
 
     /* Only reads the environment: the agent is in bash and git too, and must not disturb them. */
@@ -68,6 +69,7 @@ __attribute__((constructor(101))) static void configure(void)
         return;
     agent_config.enabled = true;
     agent_config.openmp = openmp && strcmp(openmp, "on") == 0;
+    agent_config.sockets = requests && strcmp(requests, "sockets") == 0;
     agent_config.stalls = stalls && strcmp(stalls, "keep") == 0;
 }
 

@@ -48,6 +48,7 @@ int launch_take(struct launch *l, int option)
         return option_number(cmd, optarg, "--threads", 1, PROTO_THREADS_MAX, &l->threads);
     l->no_slices |= option == LAUNCH_NO_SLICES;
     l->spin |= option == LAUNCH_SPIN;
+    l->sockets |= option == LAUNCH_SOCKETS;
     if (option != 'n')
         return CLI_OK;
     l->name = optarg;
@@ -208,7 +209,8 @@ static int set_environment(const struct launch *l, const json_t *job, const char
     if (setenv("TIDE_SOCKET", member_text(job, "socket"), 1) < 0 ||
         setenv("TIDE_TOKEN", member_text(job, "token"), 1) < 0 ||
         setenv("TIDE_JOB_ID", member_text(job, "id"), 1) < 0 ||
-        setenv("TIDE_JOB_NAME", member_text(job, "name"), 1) < 0 || launch_size(l) < 0)
+        setenv("TIDE_JOB_NAME", member_text(job, "name"), 1) < 0 ||
+        (l->sockets && setenv("TIDE_REQUESTS", "sockets", 1) < 0) || launch_size(l) < 0)
         return -ENOMEM;
     if (!agent_dir)
         return 0;

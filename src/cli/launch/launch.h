@@ -22,9 +22,10 @@ struct launch {
     bool held;                 /* … and for `tide release` before that */
     bool no_slices;            /* the kernel's time slices stay as they are */
     bool spin;                 /* idle threads spin as their runtimes like it */
+    bool sockets;              /* requests are read from its sockets */
 };
 
-enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN };
+enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN, LAUNCH_SOCKETS };
 
 /* Entries of a table of long options, for terms_options(). */
 /* clang-format off */
@@ -32,7 +33,8 @@ enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN };
     {"name", required_argument, NULL, 'n'},                                                        \
     {"threads", required_argument, NULL, LAUNCH_THREADS},                                          \
     {"no-slices", no_argument, NULL, LAUNCH_NO_SLICES},                                            \
-    {"spin", no_argument, NULL, LAUNCH_SPIN}
+    {"spin", no_argument, NULL, LAUNCH_SPIN},                                                      \
+    {"sockets", no_argument, NULL, LAUNCH_SOCKETS}
 /* clang-format on */
 
 /* The lines of a command's help about these options and the attributes. */
@@ -40,7 +42,8 @@ enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN };
     "  -n, --name NAME    what to call the job (default: after the script or program)\n"           \
     "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
     "      --no-slices    keep the kernel's time slices, else it gets 20 ms each\n"                \
-    "      --spin         leave idle threads spinning, else they sleep soon\n" TERMS_HERE
+    "      --spin         leave idle threads spinning, else they sleep soon\n"                     \
+    "      --sockets      read from its sockets what --slo is kept for\n" TERMS_HERE
 
 /*
  * Takes the value of option_next() if it is one of these. Returns CLI_OK, or CLI_USAGE after the

@@ -133,7 +133,8 @@ static void print_latency(const json_t *latency)
         printf("; kept in %.1f %% of %ld seconds", 100 * json_number_value(kept),
                member_long(latency, "seconds"));
     if (calls)
-        printf("; estimated from calls of %s", calls);
+        printf("; estimated from %s%s", strcmp(calls, "sockets") == 0 ? "its " : "calls of ",
+               calls);
     printf("\n");
 }
 

@@ -53,8 +53,10 @@ bool job_field_right(enum job_field field)
 
 const char *job_text_calls(const json_t *latency)
 {
-    static const char *const runtimes[][2] = {
-        {"onnxruntime", "ONNX Runtime"}, {"pytorch", "PyTorch"}, {"tensorflow", "TensorFlow"}};
+    static const char *const runtimes[][2] = {{"onnxruntime", "ONNX Runtime"},
+                                              {"pytorch", "PyTorch"},
+                                              {"tensorflow", "TensorFlow"},
+                                              {"sockets", "sockets"}};
     const char *source = member_text(latency, "source");
 
     for (size_t i = 0; i < ARRAY_LEN(runtimes); i++)

@@ -118,10 +118,9 @@ bool latency_window(const struct job *j, uint64_t now_ns, struct latency_window 
 const char *latency_source_name(const struct job_latency *l)
 {
     static const char *const names[] = {
-        [PROTO_REQUESTS_TOLD] = "told",
-        [PROTO_REQUESTS_ONNX] = "onnxruntime",
-        [PROTO_REQUESTS_PYTORCH] = "pytorch",
-        [PROTO_REQUESTS_TENSORFLOW] = "tensorflow",
+        [PROTO_REQUESTS_TOLD] = "told",       [PROTO_REQUESTS_ONNX] = "onnxruntime",
+        [PROTO_REQUESTS_PYTORCH] = "pytorch", [PROTO_REQUESTS_TENSORFLOW] = "tensorflow",
+        [PROTO_REQUESTS_SOCKETS] = "sockets",
     };
     static_assert(ARRAY_LEN(names) == PROTO_REQUESTS_MAX, "one name for each source");
 
