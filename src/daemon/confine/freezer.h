@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pauses jobs that are processes: the kernel freezes the control group that holds all of them, from
- * the runner on. A submitted job is there from its start; one of `tide run` goes there when a person
- * first pauses it. SIGSTOP would not do: parents and shells see it, and anybody may end it with
- * SIGCONT. A job cannot be paused, and says so, where no such group may be made or a process sits
- * in another program's. The guardian thaws when the daemon is gone. Daemon's event loop only; called
- * by actuate.c.
+ * the runner on. A submitted job is there from its start; one of `tide run` goes there when a
+ * person first pauses it. SIGSTOP would not do: parents and shells see it, and anybody may end it
+ * with SIGCONT. A job cannot be paused, and says so, where no such group may be made or a process
+ * sits in another program's. The guardian thaws when the daemon is gone. Daemon's event loop only;
+ * called by actuate.c.
  */
 #pragma once
 

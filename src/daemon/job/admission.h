@@ -4,7 +4,8 @@
  * queue, its runner asleep on agent.sock, until the policy starts it. A container or submitted
  * processes may be paused by the policy, and give way to others for a while; a person may pause any
  * job that can be. decision.c writes down what is wanted; plan.c carries it out in order: pauses
- * first, and a job starts once its cores are free. Daemon's event loop only; called by decision.c, plan.c, control.c and the API.
+ * first, and a job starts once its cores are free. Daemon's event loop only; called by decision.c,
+ * plan.c, control.c and the API.
  */
 #pragma once
 
