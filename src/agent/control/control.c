@@ -354,15 +354,16 @@ static uint64_t clamp_ms(uint32_t ms)
     return (ms < LEASE_MIN_MS ? LEASE_MIN_MS : ms > LEASE_MAX_MS ? LEASE_MAX_MS : ms) * NS_PER_MS;
 }
 
-/* Where requests may come from, for the daemon: a bit for each enum proto_requests. */
+/* Where requests may come from, for the daemon and for the user, who may have asked for sockets in
+ * the place of calls: a bit for each enum proto_requests. */
 static uint32_t sources(void)
 {
     uint32_t calls = 1u << PROTO_REQUESTS_ONNX;
 
     if (control.features & PROTO_FEATURE_SOURCES)
         calls |= 1u << PROTO_REQUESTS_PYTORCH | 1u << PROTO_REQUESTS_TENSORFLOW;
-    if (control.features & PROTO_FEATURE_SOCKETS)
-        calls |= 1u << PROTO_REQUESTS_SOCKETS;
+    if (agent_config.sockets)
+        calls = control.features & PROTO_FEATURE_SOCKETS ? 1u << PROTO_REQUESTS_SOCKETS : 0;
     return calls;
 }
 

@@ -285,10 +285,7 @@ void requests_untold(void)
 
 void requests_wanted(uint32_t sources, bool calls_too)
 {
-    const uint32_t of_sockets = 1u << PROTO_REQUESTS_SOCKETS;
-
     requests.sources = sources;
-    sources &= agent_config.sockets ? of_sockets : ~of_sockets;
     atomic_store(&requests.wanted, calls_too ? sources : 0);
 }
 
