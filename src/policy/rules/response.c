@@ -263,26 +263,40 @@ static bool older(uint32_t x, uint32_t y, const void *arg)
     return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
-/* A late job that was started or resumed stays late, so that it is not paused before its end. */
+/* Returns how long it may still wait before it is late; 0: it is. A late job stays late. */
+static uint64_t until_late_ns(const struct response *r, uint32_t j)
+{
+    const struct policy_job *job = &r->auction.snapshot->jobs[j];
+    uint64_t left = time_with_least(&r->auction.bidder[j], r->size[j].work_ns);
+    uint64_t most = scaled(sum(job->run_ns, left), r->param[RESPONSE_SLOWDOWN]);
+
+    return most > job->wait_ns ? most - job->wait_ns : 0;
+}
+
 static void seat_the_late(struct response *r)
 {
-    uint64_t soonest = UINT64_MAX;
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < r->count; i++) {
-        uint32_t j = r->order[i];
-        const struct policy_job *job = &r->auction.snapshot->jobs[j];
-        uint64_t own = sum(job->run_ns, time_with_least(&r->auction.bidder[j], r->size[j].work_ns));
-        uint64_t most = scaled(own, r->param[RESPONSE_SLOWDOWN]);
-
-        if (job->wait_ns >= most)
-            r->late[count++] = j;
-        else if (job->state != POLICY_RUNNING && most - job->wait_ns < soonest)
-            soonest = most - job->wait_ns;
-    }
+    for (uint32_t i = 0; i < r->count; i++)
+        if (until_late_ns(r, r->order[i]) == 0)
+            r->late[count++] = r->order[i];
     order_sort(r->late, count, older, r->size);
     for (uint32_t i = 0; i < count; i++)
         auction_seat(&r->auction, r->late[i], r->auction.bidder[r->late[i]].least, false);
+}
+
+/* Somebody who is left waiting will be late then. */
+static void wake_for_the_late(struct response *r)
+{
+    uint64_t soonest = UINT64_MAX;
+
+    for (uint32_t i = 0; i < r->count; i++) {
+        uint32_t j = r->order[i];
+        uint64_t ns = r->auction.bidder[j].mcpu ? 0 : until_late_ns(r, j);
+
+        if (ns > 0 && ns < soonest)
+            soonest = ns;
+    }
     if (soonest != UINT64_MAX)
         look_again_in(r, soonest);
 }
@@ -372,6 +386,7 @@ static int response_decide(const struct policy *policy, const struct policy_snap
     seat_the_short(&r);
     seat_the_long(&r);
     auction_run(&r.auction);
+    wake_for_the_late(&r);
     auction_conclude(&r.auction);
     for (uint32_t i = 0; i < r.count; i++)
         explain(&r, i);
