@@ -230,7 +230,8 @@ def main():
     for row in rows:
         print(*row.values(), sep="; ")
     if not options.dry:
-        harness.save("energy-cap-" + where.replace("'", "").replace(" ", "-"), rows, found)
+        side = where.replace("'", "").replace(" ", "-")
+        harness.save(f"energy-cap-{side}", rows, found)
 
 
 if __name__ == "__main__":

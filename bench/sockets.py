@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs a server that its requests are read from its sockets (`tide run --sockets`): processor time of a request.
+"""The cost for a server when its requests are read from its sockets (`tide run --sockets`): processor time of a request.
 
     sockets.py [--pairs 20] [--seconds 2]
 

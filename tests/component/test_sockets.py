@@ -51,7 +51,7 @@ def begun(program, ask, times=1):
 
 
 def counted(program, number):
-    """What is known of its requests, once it is so many, and none is in flight."""
+    """The latency of its requests, once so many are known and none is in flight."""
     def there():
         seen = latency(program)
         return (seen["requests"], seen["in_flight"]) == (number, 0) and seen

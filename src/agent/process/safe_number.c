@@ -21,7 +21,7 @@ static uint32_t most(const struct safe_number *n)
     return limit > own ? limit : own;
 }
 
-/* What it is to have where limits leave room for any number. */
+/* The number that it is to have where limits leave room for any. */
 static uint32_t wished(const struct safe_number *n)
 {
     uint32_t target = atomic_load(&n->target), own = atomic_load(&n->own), can = most(n);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Of a reader. All but the last three are of HTTP/1.1. */
+/* A reader's. All but the last three are of HTTP/1.1. */
 enum state {
     START_LINE,
     HEADER,
@@ -292,7 +292,7 @@ static bool reads_lines(const struct http_reader *r)
            r->state == TRAILER;
 }
 
-/* What a reader does where it has passed over all that it had to. */
+/* A reader has passed over all that it had to. */
 static void passed(struct http_connection *c, const struct http_events *events, bool is_answer)
 {
     struct http_reader *r = is_answer ? &c->out : &c->in;

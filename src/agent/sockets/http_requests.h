@@ -21,7 +21,7 @@
 #define HTTP_LINE_MAX    64 /* bytes of a head's line that are looked at */
 #define HTTP_FRAME_LEN   9
 
-/* What becomes of a request; @request is what begin() has returned. */
+/* The outcomes of a request; @request is what begin() has returned. */
 struct http_events {
     uint64_t (*begin)(void);
     void (*end)(uint64_t request);

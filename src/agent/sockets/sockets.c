@@ -31,7 +31,7 @@
 #define PEERS_MAX   4096 /* descriptors whose connections are read */
 #define LOCK_TRIES  1000
 
-/* What is known of a descriptor's connection. It stays with the descriptor's number for good. */
+/* A descriptor's connection. It stays with the descriptor's number for good. */
 struct peer {
     _Atomic bool busy;
     _Atomic bool lost; /* bytes went by that were not read */

@@ -316,7 +316,7 @@ int admission_hold(struct job *j, bool held, struct error *err)
     if (held && a->wanted) /* a waiting job may be about to start, while others make room */
         a->cores = j->wanted.share ? j->wanted.share : 1;
     a->held = held;
-    /* What nobody submitted has no turn to wait for. */
+    /* A job that nobody submitted has no turn to wait for. */
     a->wanted = !held && a->begun_ns && !a->submitted;
     if (held)
         j->wanted.share = 0;
