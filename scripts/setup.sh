@@ -263,7 +263,7 @@ build_tools() {
             rm -f "$said"
             return 0
         fi
-        [ "$try" -lt 3 ] && grep -qE 'timeout|connection reset|unexpected EOF|50[0-9] ' "$said" || break
+        [ "$try" -lt 3 ] && grep -qiE '(Get "https?:|reading https?:).*(timeout|reset|refused|EOF|50[0-9] )' "$said" || break
         echo "a download was not answered in time: again in $((try * 30)) seconds"
         sleep $((try * 30))
     done

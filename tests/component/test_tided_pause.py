@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -183,6 +184,39 @@ def test_a_program_of_tide_run_is_paused_by_hand_and_goes_on_at_once(running):
         running.tide("policy", "set", "equal")
     assert family >= set(pids)
     assert [change["to"] for change in json.loads(running.tide("explain", "mine", "--json").stdout)["changes"]][-1] > 0
+
+
+def test_nobody_pauses_the_job_that_it_is_in(place):
+    place.start("--cpus", "0-1", "--policy", "equal")
+    script = f"{place.tide.program} hold mine; echo ended with $?"
+    done = place.tide("run", "--name", "mine", "--", "sh", "-c", script)
+    assert "cannot be paused from inside" in done.stderr and "ended with 2" in done.stdout
+
+
+def test_a_process_of_another_user_in_the_job_lets_nobody_pause_it(place):
+    """It could not be moved: the others would stand still for it, and it would go on with the cores of others."""
+    place.start("--cpus", "0-1", "--policy", "equal")
+    stranger = "import os, time; os.setuid(65534); print('there', flush=True); time.sleep(600)"
+    with subprocess.Popen([place.tide.program, "run", "--name", "mine", "--", "sh", "-c",
+                           f"{sys.executable} -c \"{stranger}\" & wait"], env=place.tide.env, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout.readline() == "there\n"
+        done = place.tide("hold", "mine")
+        if done.returncode:  # root's jobs may hold any process
+            assert "another user" in done.stderr, done.stderr
+            assert place.job("mine")["state"] != "paused" and not place.job("mine")["held"]
+        assert place.tide("cancel", "mine").returncode == 0
+        program.kill()
+
+
+def test_the_time_of_a_hold_is_no_time_of_waiting(place):
+    """Else a long hold would buy a turn before all others, by the bounded slowdown of `response`."""
+    place.start("--cpus", "0-1", "--policy", "fcfs/strict")
+    job = place.submit("--hold", "--", "sleep", 600)
+    place.waits_for(job, "held")
+    time.sleep(1)
+    assert place.tide("release", job).returncode == 0
+    place.waits_for(job, "starting", "rigid")
+    assert place.job(job)["wait_s"] >= 1  # people are told all of it
 
 
 def test_who_looks_idle_goes_on_too(place):

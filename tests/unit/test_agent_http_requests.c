@@ -154,7 +154,16 @@ static void an_answer_without_a_length_ends_with_the_connection(void **state)
 static void streams_of_events_and_lost_requests_are_dropped(void **state)
 {
     client("GET / HTTP/1.1\r\n\r\n");
+    client("GET / HTTP/1.1\r\n\r\n");
+    server(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    assert_string_equal(order, "b1 b2 d1"); /* before its end, which may never come */
+    server("8\r\ndata: 1\n\r\n0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    assert_string_equal(order, "b1 b2 d1 e2");
+    set_up(NULL);
+    client("GET / HTTP/1.1\r\n\r\n");
     server("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\ndata: 1\n\n");
+    assert_string_equal(order, "b1 d1");
     http_closed(&c, &events);
     assert_string_equal(order, "b1 d1");
     set_up(NULL);
@@ -253,6 +262,20 @@ static void talk_settings_first(void)
     frame(true, HEADERS, 5, 1, 20);
 }
 
+static void an_answer_of_many_frames_is_a_stream(void **state)
+{
+    client("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    frame(false, HEADERS, 5, 1, 1);
+    frame(false, HEADERS, 5, 3, 1);
+    for (unsigned i = 0; i <= HTTP_FRAMES_MAX; i++)
+        frame(true, DATA, 0, 1, 10);
+    frame(true, DATA, 1, 1, 10);
+    for (unsigned i = 1; i < HTTP_FRAMES_MAX; i++)
+        frame(true, DATA, 0, 3, 10);
+    frame(true, DATA, 1, 3, 10);
+    assert_string_equal(order, "b1 b2 d1 e2");
+}
+
 /* gRPC's do. */
 static void a_server_may_send_its_settings_before_it_has_heard_anything(void **state)
 {
@@ -328,6 +351,7 @@ int main(void)
         cmocka_unit_test_setup(a_body_may_be_sent_unseen, set_up),
         cmocka_unit_test_setup(long_lines_do_not_matter, set_up),
         cmocka_unit_test_setup(a_stream_is_a_request, set_up),
+        cmocka_unit_test_setup(an_answer_of_many_frames_is_a_stream, set_up),
         cmocka_unit_test_setup(a_server_may_send_its_settings_before_it_has_heard_anything, set_up),
         cmocka_unit_test_setup(streams_beyond_those_that_are_kept_are_not_counted, set_up),
         cmocka_unit_test_setup(what_is_no_http_is_left_alone, set_up),

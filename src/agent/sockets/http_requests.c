@@ -41,7 +41,7 @@ static void finish(struct http_connection *c, const struct http_events *events, 
         events->drop(request);
 }
 
-static void give_up(struct http_connection *c, const struct http_events *events)
+void http_given_up(struct http_connection *c, const struct http_events *events)
 {
     while (c->count > 0)
         finish(c, events, false);
@@ -193,8 +193,8 @@ static void end_message(struct http_connection *c, const struct http_events *eve
 {
     struct http_reader *r = is_answer ? &c->out : &c->in;
 
-    if (is_answer && r->status >= 200)
-        finish(c, events, !r->events);
+    if (is_answer && r->status >= 200 && !r->answered)
+        finish(c, events, true);
     begin_message(r);
 }
 
@@ -208,6 +208,10 @@ static bool take_end_of_head(struct http_connection *c, const struct http_events
 
     if (is_answer && r->status == 101)
         return false;
+    if (is_answer && r->events && !is_empty) { /* it is no request, and may be open for hours */
+        finish(c, events, false);
+        r->answered = true;
+    }
     if (!is_empty && r->chunked)
         r->state = CHUNK_SIZE;
     else if (!is_empty && r->has_length && r->left > 0)
@@ -262,7 +266,7 @@ static bool take_frame(struct http_connection *c, const struct http_events *even
     uint32_t id = (uint32_t)(head[5] & 0x7f) << 24 | (uint32_t)head[6] << 16 |
                   (uint32_t)head[7] << 8 | head[8];
     bool ends = head[4] & FLAG_END_STREAM;
-    struct http_stream *free;
+    struct http_stream *stream, *free;
 
     r->len = 0;
     r->left = (uint64_t)head[0] << 16 | (uint64_t)head[1] << 8 | head[2];
@@ -271,15 +275,18 @@ static bool take_frame(struct http_connection *c, const struct http_events *even
         c->settings |= head[3] == FRAME_SETTINGS && id == 0;
         return c->settings;
     }
+    stream = is_answer && id ? stream_of(c, id) : NULL;
     if (head[3] == FRAME_RST_STREAM)
         close_stream(c, events, id, false);
     else if (is_answer && ends && (head[3] == FRAME_DATA || head[3] == FRAME_HEADERS))
         close_stream(c, events, id, true);
+    else if (stream && ++stream->frames > HTTP_FRAMES_MAX)
+        close_stream(c, events, id, false);
     else if (!is_answer && head[3] == FRAME_HEADERS && id > c->last_stream) {
         c->last_stream = id; /* a further head of a stream that is open ends its request */
         free = stream_of(c, 0);
         if (free)
-            *free = (struct http_stream){id, events->begin()};
+            *free = (struct http_stream){.id = id, .request = events->begin()};
     }
     return true;
 }
@@ -363,7 +370,7 @@ static void take(struct http_connection *c, const struct http_events *events, bo
         else if (complete)
             good = take_line(c, events, is_answer);
         if (!good)
-            give_up(c, events);
+            http_given_up(c, events);
         data += n;
         len -= n;
     }
@@ -398,14 +405,14 @@ void http_sent_unseen(struct http_connection *c, const struct http_events *event
         size_t n = pass(c, events, true, len);
 
         if (n == 0)
-            give_up(c, events);
+            http_given_up(c, events);
         len -= n;
     }
 }
 
 void http_closed(struct http_connection *c, const struct http_events *events)
 {
-    if (c->protocol == HTTP_1 && c->out.state == UNTIL_CLOSE)
-        finish(c, events, !c->out.events);
-    give_up(c, events);
+    if (c->protocol == HTTP_1 && c->out.state == UNTIL_CLOSE && !c->out.answered)
+        finish(c, events, true);
+    http_given_up(c, events);
 }

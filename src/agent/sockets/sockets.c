@@ -19,6 +19,8 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,13 +30,13 @@
 #include <unistd.h>
 
 #define DESCRIPTORS (1 << 16)
-#define PEERS_MAX   4096 /* descriptors whose connections are read */
-#define LOCK_TRIES  1000
+#define PEERS_MAX   4096  /* descriptors whose connections are read */
+#define LOCK_YIELDS 10000 /* some ten milliseconds at least, while its owner waits for a core */
 
 /* A descriptor's connection. It stays with the descriptor's number for good. */
 struct peer {
-    _Atomic bool busy;
-    _Atomic bool lost; /* bytes went by that were not read */
+    _Atomic uintptr_t owner; /* the thread that looks at it; 0: none */
+    _Atomic bool lost;       /* bytes went by that were not read */
     _Atomic bool live;
     struct http_connection http;
 };
@@ -55,19 +57,27 @@ static const struct http_events events = {
 
 /* ---- connections ---- */
 
-/* A signal handler may have interrupted the owner of the lock: then it is not waited for. */
+/* A handler of a signal may have interrupted the owner: then it is not waited for. */
 static bool lock(struct peer *p)
 {
-    for (unsigned i = 0; i < LOCK_TRIES; i++)
-        if (!atomic_exchange_explicit(&p->busy, true, memory_order_acquire))
+    static __thread char me __attribute__((tls_model("initial-exec"))); /* its address is unique */
+    uintptr_t owner = 0;
+
+    for (unsigned i = 0; i < LOCK_YIELDS && owner != (uintptr_t)&me; i++, owner = 0) {
+        if (atomic_compare_exchange_strong_explicit(&p->owner, &owner, (uintptr_t)&me,
+                                                    memory_order_acquire, memory_order_relaxed))
             return true;
+        if (owner == (uintptr_t)&me)
+            break;
+        sched_yield();
+    }
     atomic_store(&p->lost, true);
     return false;
 }
 
 static void unlock(struct peer *p)
 {
-    atomic_store_explicit(&p->busy, false, memory_order_release);
+    atomic_store_explicit(&p->owner, 0, memory_order_release);
 }
 
 static struct peer *peer_of(int fd)
@@ -93,9 +103,9 @@ static struct peer *make_peer(int fd)
     return p;
 }
 
-static void forget(struct peer *p)
+static void forget(struct peer *p, bool seen)
 {
-    http_closed(&p->http, &events);
+    (seen ? http_closed : http_given_up)(&p->http, &events);
     memset(&p->http, 0, sizeof(p->http));
     p->live = false;
     atomic_store(&p->lost, false);
@@ -104,19 +114,21 @@ static void forget(struct peer *p)
 /* A connection was accepted; one of this descriptor of before was closed where nobody saw it. */
 static void opened(int fd)
 {
-    int saved = errno;
-    struct peer *p;
+    int saved = errno, cancel;
+    struct peer *p = NULL;
 
-    if (fd < 0 || !agent_start())
+    if (fd < 0)
         return;
-    p = peer_of(fd);
-    p = p ? p : make_peer(fd);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel); /* the caller has @fd in any case */
+    if (agent_start())
+        p = peer_of(fd) ? peer_of(fd) : make_peer(fd);
     if (p && lock(p)) {
-        forget(p);
+        forget(p, false);
         p->live = true;
         atomic_store(&peers.pid, getpid());
         unlock(p);
     }
+    pthread_setcancelstate(cancel, NULL);
     errno = saved;
 }
 
@@ -127,7 +139,7 @@ static void closes(int fd)
 
     if (!p || !p->live || getpid() != atomic_load(&peers.pid) || !lock(p))
         return;
-    forget(p);
+    forget(p, true);
     unlock(p);
 }
 
@@ -145,30 +157,61 @@ static void moved(struct peer *p, enum direction direction, const void *data, si
         http_sent_unseen(&p->http, &events, len);
 }
 
-/* The first @n bytes of the parts have been moved; a part without an address: unseen. */
+/* Whether the call says that the other end is gone. */
+static bool is_gone(enum direction direction, ssize_t n)
+{
+    return n == 0 ? direction == RECEIVED
+                  : n < 0 && (errno == ECONNRESET || errno == EPIPE || errno == ETIMEDOUT);
+}
+
+/*
+ * A call has returned @n: so many bytes of the parts have been moved. A part without an address was
+ * not seen.
+ */
 static void look(int fd, enum direction direction, const struct iovec *parts, size_t count,
                  ssize_t n)
 {
-    struct peer *p = n > 0 ? peer_of(fd) : NULL;
+    struct peer *p = n > 0 || is_gone(direction, n) ? peer_of(fd) : NULL;
+    int saved = errno, cancel;
 
-    if (!p || !lock(p))
+    if (!p || !p->live)
         return;
-    if (p->live && atomic_load(&p->lost))
-        http_closed(&p->http, &events);
-    for (size_t i = 0; p->live && i < count && n > 0; i++) {
-        size_t len = parts[i].iov_len < (size_t)n ? parts[i].iov_len : (size_t)n;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+    if (lock(p)) {
+        if (n <= 0 || atomic_load(&p->lost))
+            http_given_up(&p->http, &events);
+        for (size_t i = 0; p->live && i < count && n > 0; i++) {
+            size_t len = parts[i].iov_len < (size_t)n ? parts[i].iov_len : (size_t)n;
 
-        moved(p, direction, parts[i].iov_base, len);
-        n -= (ssize_t)len;
+            moved(p, direction, parts[i].iov_base, len);
+            n -= (ssize_t)len;
+        }
+        unlock(p);
     }
-    unlock(p);
+    pthread_setcancelstate(cancel, NULL);
+    errno = saved;
 }
 
-static void look_at(int fd, enum direction direction, const void *data, ssize_t n)
+static void look_at(int fd, enum direction direction, const void *data, size_t len, ssize_t n)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = n > 0 ? (size_t)n : 0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
 
-    look(fd, direction, &part, 1, n);
+    if (len > 0)
+        look(fd, direction, &part, 1, n);
+}
+
+/* The bytes stay where they are, are thrown away, or are others than those of the stream. */
+static void look_at_received(int fd, const void *data, size_t len, int flags, ssize_t n)
+{
+    struct peer *p;
+
+    if (flags & MSG_TRUNC) {
+        p = n > 0 ? peer_of(fd) : NULL;
+        if (p)
+            atomic_store(&p->lost, true);
+    } else if (!(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE))) {
+        look_at(fd, RECEIVED, data, len, n);
+    }
 }
 
 /* ---- the stubs ---- */
@@ -220,7 +263,7 @@ static ssize_t our_read(int fd, void *data, size_t len)
 {
     ssize_t n = real.read(fd, data, len);
 
-    look_at(fd, RECEIVED, data, n);
+    look_at(fd, RECEIVED, data, len, n);
     return n;
 }
 
@@ -228,7 +271,7 @@ static ssize_t our_read_chk(int fd, void *data, size_t len, size_t room)
 {
     ssize_t n = real.read_chk(fd, data, len, room);
 
-    look_at(fd, RECEIVED, data, n);
+    look_at(fd, RECEIVED, data, len, n);
     return n;
 }
 
@@ -236,7 +279,7 @@ static ssize_t our_readv(int fd, const struct iovec *parts, int count)
 {
     ssize_t n = real.readv(fd, parts, count);
 
-    look(fd, RECEIVED, parts, n > 0 ? (size_t)count : 0, n);
+    look(fd, RECEIVED, parts, count > 0 ? (size_t)count : 0, n);
     return n;
 }
 
@@ -244,7 +287,7 @@ static ssize_t our_recv(int fd, void *data, size_t len, int flags)
 {
     ssize_t n = real.recv(fd, data, len, flags);
 
-    look_at(fd, RECEIVED, data, flags & MSG_PEEK ? 0 : n);
+    look_at_received(fd, data, len, flags, n);
     return n;
 }
 
@@ -252,7 +295,7 @@ static ssize_t our_recv_chk(int fd, void *data, size_t len, size_t room, int fla
 {
     ssize_t n = real.recv_chk(fd, data, len, room, flags);
 
-    look_at(fd, RECEIVED, data, flags & MSG_PEEK ? 0 : n);
+    look_at_received(fd, data, len, flags, n);
     return n;
 }
 
@@ -261,7 +304,7 @@ static ssize_t our_recvfrom(int fd, void *data, size_t len, int flags, struct so
 {
     ssize_t n = real.recvfrom(fd, data, len, flags, from, from_len);
 
-    look_at(fd, RECEIVED, data, flags & MSG_PEEK ? 0 : n);
+    look_at_received(fd, data, len, flags, n);
     return n;
 }
 
@@ -270,7 +313,7 @@ static ssize_t our_recvfrom_chk(int fd, void *data, size_t len, size_t room, int
 {
     ssize_t n = real.recvfrom_chk(fd, data, len, room, flags, from, from_len);
 
-    look_at(fd, RECEIVED, data, flags & MSG_PEEK ? 0 : n);
+    look_at_received(fd, data, len, flags, n);
     return n;
 }
 
@@ -278,7 +321,9 @@ static ssize_t our_recvmsg(int fd, struct msghdr *message, int flags)
 {
     ssize_t n = real.recvmsg(fd, message, flags);
 
-    if (n > 0 && !(flags & MSG_PEEK))
+    if (flags & MSG_TRUNC)
+        look_at_received(fd, NULL, 0, flags, n);
+    else if (!(flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE)))
         look(fd, RECEIVED, message->msg_iov, message->msg_iovlen, n);
     return n;
 }
@@ -287,7 +332,7 @@ static ssize_t our_write(int fd, const void *data, size_t len)
 {
     ssize_t n = real.write(fd, data, len);
 
-    look_at(fd, SENT, data, n);
+    look_at(fd, SENT, data, len, n);
     return n;
 }
 
@@ -295,7 +340,7 @@ static ssize_t our_writev(int fd, const struct iovec *parts, int count)
 {
     ssize_t n = real.writev(fd, parts, count);
 
-    look(fd, SENT, parts, n > 0 ? (size_t)count : 0, n);
+    look(fd, SENT, parts, count > 0 ? (size_t)count : 0, n);
     return n;
 }
 
@@ -303,7 +348,7 @@ static ssize_t our_send(int fd, const void *data, size_t len, int flags)
 {
     ssize_t n = real.send(fd, data, len, flags);
 
-    look_at(fd, SENT, data, n);
+    look_at(fd, SENT, data, flags & MSG_OOB ? 0 : len, n);
     return n;
 }
 
@@ -312,7 +357,7 @@ static ssize_t our_sendto(int fd, const void *data, size_t len, int flags,
 {
     ssize_t n = real.sendto(fd, data, len, flags, to, to_len);
 
-    look_at(fd, SENT, data, n);
+    look_at(fd, SENT, data, flags & MSG_OOB ? 0 : len, n);
     return n;
 }
 
@@ -320,7 +365,7 @@ static ssize_t our_sendmsg(int fd, const struct msghdr *message, int flags)
 {
     ssize_t n = real.sendmsg(fd, message, flags);
 
-    if (n > 0)
+    if (!(flags & MSG_OOB))
         look(fd, SENT, message->msg_iov, message->msg_iovlen, n);
     return n;
 }
@@ -329,7 +374,7 @@ static ssize_t our_sendfile(int fd, int from, off_t *offset, size_t len)
 {
     ssize_t n = real.sendfile(fd, from, offset, len);
 
-    look_at(fd, SENT, NULL, n);
+    look_at(fd, SENT, NULL, len, n);
     return n;
 }
 
@@ -399,7 +444,7 @@ static void sockets_after_fork(void)
     for (unsigned fd = 0; fd < atomic_load(&peers.end); fd++) {
         struct peer *p = atomic_load(&peers.of[fd]);
 
-        if (p)
+        if (p && (p->live || atomic_load(&p->owner)))
             memset(p, 0, sizeof(*p));
     }
 }

@@ -43,7 +43,7 @@ enum { LAUNCH_THREADS = 256, LAUNCH_NO_SLICES, LAUNCH_SPIN, LAUNCH_SOCKETS };
     "      --threads K    exactly K threads, until 'tide set JOB --auto'\n"                        \
     "      --no-slices    keep the kernel's time slices, else it gets 20 ms each\n"                \
     "      --spin         leave idle threads spinning, else they sleep soon\n"                     \
-    "      --sockets      read from its sockets what --slo is kept for\n" TERMS_HERE
+    "      --sockets      time its requests for --slo on its sockets\n" TERMS_HERE
 
 /*
  * Takes the value of option_next() if it is one of these. Returns CLI_OK, or CLI_USAGE after the

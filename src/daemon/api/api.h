@@ -92,6 +92,10 @@ void routes_handle(struct request *r);
 bool routes_within_limits(struct request *r, uid_t uid, const struct attributes *asked,
                           uint32_t threads);
 
+/* In routes_limits.c: whether the caller may hold the job: it is not in one that would be paused.
+ * False: answered with the error. */
+bool routes_may_hold(struct request *r, const struct job *j);
+
 /*
  * In routes_limits.c: judges the promise in @asked, of job @j or of a new one, as promised_judge()
  * does. False: it cannot be kept, and tide.conf says that it is refused; answered with the error.

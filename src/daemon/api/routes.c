@@ -592,6 +592,8 @@ static void patch_job(struct request *r, struct job *j)
         return;
     }
     r->changed = changes(j, &p);
+    if (p.held && !routes_may_hold(r, j))
+        return;
     if (p.held != j->admission.held) {
         if (admission_hold(j, p.held, &err) < 0) {
             request_fail_with(r, HTTP_CONFLICT, "", &err);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what users may ask for at others' cost (docs/permissions.md); a full disk. */
+/* Checks what users may ask for at others' cost (docs/permissions.md), or at their own; a full
+ * disk. */
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
+#include "daemon/job/census.h"
 #include "daemon/job/job.h"
 #include "daemon/job/limits.h"
 #include "daemon/record/promised.h"
@@ -43,6 +45,17 @@ bool routes_take_promise(struct request *r, const struct job *j, uid_t uid, cons
                     "Promise more, or ask somebody of the admin group: 'promises' in tide.conf(5).",
                     "the promise %s cannot be kept: %s", promise_text(asked->slo_us, promise),
                     ret->text);
+    return false;
+}
+
+bool routes_may_hold(struct request *r, const struct job *j)
+{
+    if (j->admission.held || j->admission.phase != JOB_RUNNING ||
+        !census_has(r->daemon, j, r->who.pid))
+        return true;
+    request_fail_as(r, HTTP_CONFLICT, "cannot-be-paused", "Ask from another terminal.",
+                    "job %s cannot be paused from inside: whoever asks would stand still, too",
+                    j->id);
     return false;
 }
 

@@ -18,6 +18,9 @@
 #define LOOK_MIN_NS   (2 * NS_PER_MS)
 #define THAW_AGAIN_NS (100 * NS_PER_MS)
 #define GATHER_PASSES 5
+#define STAYS_OUTSIDE                                                                              \
+    "one of its processes has the rights of another user (sudo?), or stays in another program's "  \
+    "control group"
 
 /* ---- its group ---- */
 
@@ -31,26 +34,43 @@ static bool move(const struct daemon *d, const char *name, const struct census_e
            cgroup_move(d->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
 }
 
+static bool lives(const struct daemon *d, const struct census_entry *e)
+{
+    struct proc_stat stat;
+
+    return proc_read_stat(d->root, e->pid, &stat) == 0 && stat.start == e->start;
+}
+
 /*
  * A daemon that recovers the job knows only its first process, and the guardian has moved all of
- * them out of the earlier group. A process forked during a pass is found in the next one.
+ * them out of the earlier group. A process forked during a pass is found in the next one. Returns
+ * whether all of them are in the group.
  */
-static void gather(struct job *j)
+static bool gather(struct job *j)
 {
     char name[CGROUP_NAME_MAX];
     struct census c;
     size_t before = 0, found = 1;
+    bool all = true;
 
     job_group_name(j, name);
     for (unsigned pass = 0; pass < GATHER_PASSES && found != before; pass++) {
         before = found;
         found = 0;
+        all = true;
         if (census_take(j->daemon, &c) < 0)
-            return;
-        for (size_t i = 0; i < c.n; i++)
-            found += c.entry[i].job == j && move(j->daemon, name, &c.entry[i]);
+            return false;
+        for (size_t i = 0; i < c.n; i++) {
+            if (c.entry[i].job != j)
+                continue;
+            if (move(j->daemon, name, &c.entry[i]))
+                found++;
+            else
+                all &= !lives(j->daemon, &c.entry[i]);
+        }
         census_done(&c);
     }
+    return all;
 }
 
 static int enter(struct job *j, struct error *err)
@@ -84,19 +104,28 @@ void freezer_join(const struct process *p)
     *f = (struct freezer){.able = true};
     if (enter(j, &err) < 0)
         cannot(f, err.text);
-    else if (j->admission.begun_ns)
-        gather(j);
+    else if (j->admission.begun_ns && !gather(j))
+        cannot(f, STAYS_OUTSIDE);
     admission_runs(j); /* processes that an earlier daemon froze are not in this group */
 }
 
-/* A job of `tide run` is paused for the first time. */
+/*
+ * A job of `tide run` that is paused for the first time, or one that could not be paused before:
+ * its processes may be others now.
+ */
 static int take(struct job *j)
 {
-    if (j->placed.freezer.able || j->admission.submitted)
+    struct freezer *f = &j->placed.freezer;
+    struct error err = {0};
+
+    if (f->able)
         return 0;
-    if (j->processes)
-        freezer_join(j->processes);
-    return j->placed.freezer.able ? 0 : -EBUSY;
+    *f = (struct freezer){.able = true};
+    if (!j->processes || enter(j, &err) < 0)
+        cannot(f, j->processes ? err.text : "none of its processes is known");
+    else if (!gather(j))
+        cannot(f, STAYS_OUTSIDE);
+    return f->able ? 0 : -EBUSY;
 }
 
 /* ---- pausing ---- */
@@ -111,11 +140,8 @@ static int read_frost(const struct job *j, enum cgroup_frost *ret)
 
 bool freezer_can(const struct job *j, const char **ret_why)
 {
-    const struct freezer *f = &j->placed.freezer;
-    bool untried = !j->admission.submitted && !*f->why;
-
-    *ret_why = j->observed.frozen ? "it is paused by hand" : f->why;
-    return (f->able || untried) && !j->observed.frozen;
+    *ret_why = j->observed.frozen ? "it is paused by hand" : j->placed.freezer.why;
+    return j->placed.freezer.able && !j->observed.frozen;
 }
 
 /* Whether it is frozen, or nearly: a process in uninterruptible sleep uses no core either. */

@@ -178,8 +178,11 @@ bool container_leave(struct container *c)
             process_free(p);
     }
     container_job_gone(j);
-    if (!j->admission.wanted) /* no process in the job can be paused any more */
+    if (!j->admission.wanted) { /* its container was paused; the rest goes on */
+        if (j->admission.held)
+            admission_hold(j, false, NULL);
         admission_want(j, POLICY_VERB_RESUME, j->admission.cores);
+    }
     actuate_release(j);
     for (struct process *p = j->processes; p; p = p->next)
         j->confine->enter(p);

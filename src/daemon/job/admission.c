@@ -40,6 +40,16 @@ bool admission_preemptible(const struct job *j, const char **ret_why)
     return true;
 }
 
+uint64_t admission_waited_ns(const struct job *j, uint64_t now)
+{
+    const struct admission *a = &j->admission;
+    uint64_t held = a->held_ns + (a->held && now > a->held_since_ns ? now - a->held_since_ns : 0);
+    struct policy_job turn;
+
+    admission_describe(j, now, &turn);
+    return turn.wait_ns > held ? turn.wait_ns - held : 0;
+}
+
 bool admission_held_back(const struct job *j)
 {
     return j->admission.held && j->admission.begun_ns;
@@ -181,12 +191,26 @@ void admission_runs(struct job *j)
         enter(j, JOB_RUNNING, clock_now_ns());
 }
 
+/* A person's hold ends, or its pause has failed. */
+static void end_hold(struct job *j)
+{
+    struct admission *a = &j->admission;
+    uint64_t now = clock_now_ns();
+
+    if (!a->held)
+        return;
+    a->held = false;
+    a->held_ns += now > a->held_since_ns ? now - a->held_since_ns : 0;
+    j->dirty = true;
+    daemon_store_later(j->daemon);
+}
+
 /* A pause failed that the policy counted on: corrects what it is told, and has it decide anew. */
 static void runs_on(struct job *j, int error)
 {
     daemon_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
     j->admission.wanted = true;
-    j->admission.held = false;
+    end_hold(j);
     daemon_changed(j->daemon);
 }
 
@@ -242,7 +266,7 @@ void admission_end(struct job *j)
     if (a->phase == JOB_QUEUED)
         return;
     a->wanted = true;
-    a->held = false;
+    end_hold(j);
     if (a->phase == JOB_PAUSED)
         resume(j);
     else
@@ -292,16 +316,17 @@ void admission_gone(struct job *j)
 static int pause_by_hand(struct job *j, struct error *err)
 {
     const char *why = "it was cancelled";
+    bool ready = !j->admission.ending;
     int r = -EBUSY;
 
-    if (!j->admission.ending && j->confine->can_pause(j, &why)) {
-        why = "";
+    if (ready && (j->container || j->observed.frozen))
+        ready = j->confine->can_pause(j, &why);
+    if (ready) /* processes that could not be paused before may be others now */
         r = j->confine->set_paused(j, true);
-        if (r < 0 && j->confine->can_pause(j, &why))
-            why = strerror(-r);
-    }
     if (r == 0)
         return 0;
+    if (ready && j->confine->can_pause(j, &why))
+        why = strerror(-r);
     return error_word(err,
                       error_set(err, -EBUSY, "job %s runs and cannot be paused: %s", j->id, why),
                       "cannot-be-paused");
@@ -315,7 +340,12 @@ int admission_hold(struct job *j, bool held, struct error *err)
         return err->code;
     if (held && a->wanted) /* a waiting job may be about to start, while others make room */
         a->cores = j->wanted.share ? j->wanted.share : 1;
-    a->held = held;
+    if (held) {
+        a->held = true;
+        a->held_since_ns = clock_now_ns();
+    } else {
+        end_hold(j);
+    }
     /* A job that nobody submitted has no turn to wait for. */
     a->wanted = !held && a->begun_ns && !a->submitted;
     if (held)

@@ -36,6 +36,8 @@ struct admission {
     uint64_t begun_ns;            /* first start; 0: not yet */
     uint64_t since_ns;            /* start of the phase */
     uint64_t run_ns, wait_ns;     /* in earlier phases */
+    uint64_t held_ns;             /* the part of waiting in which a person held it, … */
+    uint64_t held_since_ns;       /* … but for the present hold, since then */
     struct admission_wait *waits; /* callbacks that wait for its start */
 };
 
@@ -61,6 +63,9 @@ void admission_runs(struct job *j);
 
 /* Whether policies may pause the job; *ret_why: "" or the reason, for a person. */
 bool admission_preemptible(const struct job *j, const char **ret_why);
+
+/* How long it has waited for its turn: without the time in which a person held it. */
+uint64_t admission_waited_ns(const struct job *j, uint64_t now);
 
 /* Whether a person keeps a job paused that had begun: it takes no part in the plan. */
 bool admission_held_back(const struct job *j);

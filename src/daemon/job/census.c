@@ -113,3 +113,17 @@ void census_done(struct census *c)
     free(c->entry);
     *c = (struct census){0};
 }
+
+bool census_has(const struct daemon *d, const struct job *j, pid_t pid)
+{
+    const struct census_entry *e;
+    struct census c;
+    bool has;
+
+    if (census_take(d, &c) < 0)
+        return false;
+    e = find(&c, pid);
+    has = e && e->job == j;
+    census_done(&c);
+    return has;
+}

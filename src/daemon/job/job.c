@@ -227,6 +227,7 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
     j->placed.quota_mcpu = j->wanted.quota_mcpu = CGROUP_NO_QUOTA;
     admission_init(j, req->submitted, j->created_ns);
     j->admission.held = req->held;
+    j->admission.held_since_ns = j->created_ns;
     j->dirty = true;
     table_insert(d, j);
     d->jobs->n++;

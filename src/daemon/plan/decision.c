@@ -254,6 +254,7 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     ret->request.of[POLICY_MCPU] = (int64_t)j->asked.attributes.request * POLICY_CORE_MCPU;
     ret->arrival_ns = j->created_ns;
     admission_describe(j, now, ret);
+    ret->wait_ns = admission_waited_ns(j, now);
     if (is_measured(j, now))
         ret->malleability = POLICY_RIGID;
     else if (j->admission.submitted && j->admission.phase != JOB_PAUSED && !job_malleable(j))

@@ -166,10 +166,12 @@ static json_t *admission_to_json(const struct job *j)
 {
     const struct admission *a = &j->admission;
 
-    return json_pack("{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s:I}", "phase", (int)a->phase, "wanted",
+    return json_pack("{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s:I,s:I,s:I}", "phase", (int)a->phase, "wanted",
                      (int)a->wanted, "held", (int)a->held, "submitted", (int)a->submitted, "cores",
                      (json_int_t)a->cores, "run_ms", (json_int_t)(a->run_ns / NS_PER_MS), "wait_ms",
-                     (json_int_t)(a->wait_ns / NS_PER_MS), "since_ns", (json_int_t)a->since_ns);
+                     (json_int_t)(a->wait_ns / NS_PER_MS), "since_ns", (json_int_t)a->since_ns,
+                     "held_ms", (json_int_t)(a->held_ns / NS_PER_MS), "held_since_ns",
+                     (json_int_t)a->held_since_ns);
 }
 
 /* Processes of `tide run` have no container. */
@@ -280,16 +282,18 @@ static void set_created(struct job *j, uint64_t created_ms)
 static int read_admission(struct job *j, json_t *json)
 {
     int phase, wanted, held, submitted;
-    json_int_t cores, run_ms, wait_ms, since_ns = 0;
+    json_int_t cores, run_ms, wait_ms, since_ns = 0, held_ms = 0, held_since_ns = 0;
 
     if (!json)
         return 0;
-    if (json_unpack(json, "{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s?I}", "phase", &phase, "wanted", &wanted,
-                    "held", &held, "submitted", &submitted, "cores", &cores, "run_ms", &run_ms,
-                    "wait_ms", &wait_ms, "since_ns", &since_ns) < 0 ||
+    if (json_unpack(json, "{s:i,s:b,s:b,s:b,s:I,s:I,s:I,s?I,s?I,s?I}", "phase", &phase, "wanted",
+                    &wanted, "held", &held, "submitted", &submitted, "cores", &cores, "run_ms",
+                    &run_ms, "wait_ms", &wait_ms, "since_ns", &since_ns, "held_ms", &held_ms,
+                    "held_since_ns", &held_since_ns) < 0 ||
         phase < JOB_QUEUED || phase > JOB_PAUSED || cores < 0 || cores > PROTO_THREADS_MAX ||
         run_ms < 0 || wait_ms < 0 || run_ms > INT64_MAX / (json_int_t)NS_PER_MS ||
-        wait_ms > INT64_MAX / (json_int_t)NS_PER_MS)
+        wait_ms > INT64_MAX / (json_int_t)NS_PER_MS || held_ms < 0 ||
+        held_ms > INT64_MAX / (json_int_t)NS_PER_MS || held_since_ns < 0)
         return -EINVAL;
     j->admission.submitted = submitted;
     j->admission.held = held;
@@ -300,6 +304,8 @@ static int read_admission(struct job *j, json_t *json)
     j->admission.begun_ns = phase == JOB_QUEUED ? 0 : j->created_ns;
     j->admission.run_ns = (uint64_t)run_ms * NS_PER_MS;
     j->admission.wait_ns = (uint64_t)wait_ms * NS_PER_MS;
+    j->admission.held_ns = (uint64_t)held_ms * NS_PER_MS;
+    j->admission.held_since_ns = held_since_ns > 0 ? (uint64_t)held_since_ns : j->met_ns;
     /* Times count from the machine's boot, and the job's process has not outlived that. */
     if (since_ns > 0 && (uint64_t)since_ns < j->admission.since_ns)
         j->admission.since_ns = (uint64_t)since_ns;

@@ -23,7 +23,9 @@
  * slowdown: a job that has waited this many times its own time, that is what it has run and what it
  * will still take with its minimum, is late: late jobs have their minimum before anybody bids, the
  * oldest first. So however many shorter jobs come, nobody waits longer than that and until the late
- * jobs that are older have ended, where jobs can be paused; where they cannot, until one ends.
+ * jobs that are older have ended, where jobs can be paused; where they cannot, and its minimum is a
+ * core, until one ends. Of a job of unknown size what it has run counts, and that changes while it
+ * runs: once it goes on, it is late for the work assumed for a new one at least.
  *
  * long: a job that takes more than this many times the mean work per core with its minimum would
  * end last anyhow, and later still if it waits. So it has its minimum.
@@ -263,14 +265,28 @@ static bool older(uint32_t x, uint32_t y, const void *arg)
     return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
-/* Returns how long it may still wait before it is late; 0: it is. A late job stays late. */
+/* Returns what a job has run and will still take with its minimum. */
+static uint64_t own_time_ns(const struct response *r, uint32_t j)
+{
+    const struct policy_snapshot *snapshot = r->auction.snapshot;
+    const struct policy_job *job = &snapshot->jobs[j];
+    uint64_t unknown = (uint64_t)r->param[RESPONSE_UNKNOWN], run = job->run_ns, stretch;
+
+    if (job->remaining_ns != POLICY_UNKNOWN)
+        return sum(run, time_with_least(&r->auction.bidder[j], r->size[j].work_ns));
+    stretch = snapshot->now_ns - job->change_ns;
+    if (job->state == POLICY_RUNNING && stretch < unknown)
+        run = run > stretch ? run - stretch : 0; /* as when it went on */
+    return sum(run, time_with_least(&r->auction.bidder[j], run > unknown ? run : unknown));
+}
+
+/* Returns how long it may still wait before it is late; 0: it is. */
 static uint64_t until_late_ns(const struct response *r, uint32_t j)
 {
-    const struct policy_job *job = &r->auction.snapshot->jobs[j];
-    uint64_t left = time_with_least(&r->auction.bidder[j], r->size[j].work_ns);
-    uint64_t most = scaled(sum(job->run_ns, left), r->param[RESPONSE_SLOWDOWN]);
+    uint64_t most = scaled(own_time_ns(r, j), r->param[RESPONSE_SLOWDOWN]);
+    uint64_t waited = r->auction.snapshot->jobs[j].wait_ns;
 
-    return most > job->wait_ns ? most - job->wait_ns : 0;
+    return most > waited ? most - waited : 0;
 }
 
 static void seat_the_late(struct response *r)
@@ -382,8 +398,8 @@ static int response_decide(const struct policy *policy, const struct policy_snap
     r.order = (uint32_t *)(r.size + snapshot->job_count);
     r.late = r.order + snapshot->job_count;
     set_prices(&r);
-    seat_the_late(&r);
     seat_the_short(&r);
+    seat_the_late(&r);
     seat_the_long(&r);
     auction_run(&r.auction);
     wake_for_the_late(&r);
