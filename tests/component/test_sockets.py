@@ -44,9 +44,14 @@ def begun(program, ask, times=1):
             ask()
         return (seen := latency(program)) and seen["requests"]
     eventually(there, pause=0.2)
-    time.sleep(0.3)  # the last ones are told
-    seen = latency(program)
-    assert (seen["source"], seen["in_flight"]) == ("sockets", 0)
+
+    def told():  # the last ones, too
+        before = latency(program)
+        time.sleep(0.5)
+        seen = latency(program)
+        return seen["in_flight"] == 0 and seen["requests"] == before["requests"] and seen
+    seen = eventually(told)
+    assert seen["source"] == "sockets"
     return seen["requests"]
 
 

@@ -276,11 +276,9 @@ static bool take_frame(struct http_connection *c, const struct http_events *even
         return c->settings;
     }
     stream = is_answer && id ? stream_of(c, id) : NULL;
-    if (head[3] == FRAME_RST_STREAM)
-        close_stream(c, events, id, false);
-    else if (is_answer && ends && (head[3] == FRAME_DATA || head[3] == FRAME_HEADERS))
+    if (is_answer && ends && (head[3] == FRAME_DATA || head[3] == FRAME_HEADERS))
         close_stream(c, events, id, true);
-    else if (stream && ++stream->frames > HTTP_FRAMES_MAX)
+    else if (head[3] == FRAME_RST_STREAM || (stream && ++stream->frames > HTTP_FRAMES_MAX))
         close_stream(c, events, id, false);
     else if (!is_answer && head[3] == FRAME_HEADERS && id > c->last_stream) {
         c->last_stream = id; /* a further head of a stream that is open ends its request */

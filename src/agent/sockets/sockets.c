@@ -194,7 +194,7 @@ static void look(int fd, enum direction direction, const struct iovec *parts, si
 
 static void look_at(int fd, enum direction direction, const void *data, size_t len, ssize_t n)
 {
-    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+    struct iovec part = {.iov_base = (void *)data, .iov_len = len};
 
     if (len > 0)
         look(fd, direction, &part, 1, n);
