@@ -9,6 +9,9 @@
 
 #include <stdint.h>
 
+/* The note of a backend that has fewer threads than its target for that reason. */
+#define ROOM_SHORT_NOTE "limits of the process leave no room for more threads"
+
 /*
  * Half of what is left, and never the last 16, so that others find some, too. A limit that cannot
  * be read does not count.

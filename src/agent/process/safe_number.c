@@ -257,7 +257,7 @@ bool safe_number_describe(const struct safe_number *n, struct proto_backend *b)
     snprintf(b->note, sizeof(b->note), "%s",
              !b->malleable                ? n->note
              : atomic_load(&n->theirs)    ? "a library has set the number of threads itself"
-             : is_short(n)                ? "limits of the process leave no room for more threads"
+             : is_short(n)                ? ROOM_SHORT_NOTE
              : atomic_load(&n->elsewhere) ? "other threads than the main one keep their number"
                                           : "");
     return true;

@@ -47,13 +47,8 @@ static struct {
     _Atomic pid_t pid;           /* the process whose connections these are */
 } peers;
 
-static uint64_t begin(void)
-{
-    return requests_socket_begin();
-}
-
 static const struct http_events events = {
-    .begin = begin, .end = requests_call_answered, .drop = requests_call_failed};
+    .begin = requests_socket_begin, .end = requests_call_answered, .drop = requests_call_failed};
 
 /* ---- connections ---- */
 
@@ -61,9 +56,10 @@ static const struct http_events events = {
 static bool lock(struct peer *p)
 {
     static __thread char me __attribute__((tls_model("initial-exec"))); /* its address is unique */
-    uintptr_t owner = 0;
 
-    for (unsigned i = 0; i < LOCK_YIELDS && owner != (uintptr_t)&me; i++, owner = 0) {
+    for (unsigned i = 0; i < LOCK_YIELDS; i++) {
+        uintptr_t owner = 0;
+
         if (atomic_compare_exchange_strong_explicit(&p->owner, &owner, (uintptr_t)&me,
                                                     memory_order_acquire, memory_order_relaxed))
             return true;

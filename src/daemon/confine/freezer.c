@@ -25,20 +25,17 @@
 /* ---- its group ---- */
 
 /* The pid may have been recycled. */
-static bool move(const struct daemon *d, const char *name, const struct census_entry *e)
-{
-    struct proc_stat stat;
-
-    return proc_read_stat(d->root, e->pid, &stat) == 0 && stat.start == e->start &&
-           owner_check_pid(e->job, e->pid) == 0 &&
-           cgroup_move(d->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
-}
-
 static bool lives(const struct daemon *d, const struct census_entry *e)
 {
     struct proc_stat stat;
 
     return proc_read_stat(d->root, e->pid, &stat) == 0 && stat.start == e->start;
+}
+
+static bool move(const struct daemon *d, const char *name, const struct census_entry *e)
+{
+    return lives(d, e) && owner_check_pid(e->job, e->pid) == 0 &&
+           cgroup_move(d->cgroup, name, CGROUP_FREEZER, e->pid, NULL) == 0;
 }
 
 /*
@@ -88,24 +85,32 @@ static void cannot(struct freezer *f, const char *why)
     snprintf(f->why, sizeof(f->why), "%s", why);
 }
 
-void freezer_join(const struct process *p)
+/* Makes the group of the processes that are known, and of all that they have @forked so far. */
+static void form(struct job *j, bool forked)
 {
-    struct job *j = p->job;
     struct freezer *f = &j->placed.freezer;
     struct error err = {0};
 
+    *f = (struct freezer){.able = true};
+    if (enter(j, &err) < 0)
+        cannot(f, err.text);
+    else if (forked && !gather(j))
+        cannot(f, STAYS_OUTSIDE);
+}
+
+void freezer_join(const struct process *p)
+{
+    struct job *j = p->job;
+
     if (j->placed.groups & CGROUP_FREEZER) {
         if (!(p->moved & CGROUP_FREEZER))
-            cannot(f, "one of its processes is in another program's control group");
+            cannot(&j->placed.freezer,
+                   "one of its processes is in another program's control group");
         return;
     }
     if (j->processes != p)
         return; /* its first process could not be moved */
-    *f = (struct freezer){.able = true};
-    if (enter(j, &err) < 0)
-        cannot(f, err.text);
-    else if (j->admission.begun_ns && !gather(j))
-        cannot(f, STAYS_OUTSIDE);
+    form(j, j->admission.begun_ns > 0);
     admission_runs(j); /* processes that an earlier daemon froze are not in this group */
 }
 
@@ -116,15 +121,11 @@ void freezer_join(const struct process *p)
 static int take(struct job *j)
 {
     struct freezer *f = &j->placed.freezer;
-    struct error err = {0};
 
-    if (f->able)
-        return 0;
-    *f = (struct freezer){.able = true};
-    if (!j->processes || enter(j, &err) < 0)
-        cannot(f, j->processes ? err.text : "none of its processes is known");
-    else if (!gather(j))
-        cannot(f, STAYS_OUTSIDE);
+    if (!f->able && j->processes)
+        form(j, true);
+    else if (!f->able)
+        cannot(f, "none of its processes is known");
     return f->able ? 0 : -EBUSY;
 }
 

@@ -336,11 +336,12 @@ int admission_hold(struct job *j, bool held, struct error *err)
 {
     struct admission *a = &j->admission;
 
-    if (held && a->phase == JOB_RUNNING && pause_by_hand(j, err) < 0)
-        return err->code;
-    if (held && a->wanted) /* a waiting job may be about to start, while others make room */
-        a->cores = j->wanted.share ? j->wanted.share : 1;
     if (held) {
+        if (a->phase == JOB_RUNNING && pause_by_hand(j, err) < 0)
+            return err->code;
+        if (a->wanted) /* a waiting job may be about to start, while others make room */
+            a->cores = j->wanted.share ? j->wanted.share : 1;
+        j->wanted.share = 0;
         a->held = true;
         a->held_since_ns = clock_now_ns();
     } else {
@@ -348,8 +349,6 @@ int admission_hold(struct job *j, bool held, struct error *err)
     }
     /* A job that nobody submitted has no turn to wait for. */
     a->wanted = !held && a->begun_ns && !a->submitted;
-    if (held)
-        j->wanted.share = 0;
     j->dirty = true;
     daemon_changed(j->daemon);
     return 0;

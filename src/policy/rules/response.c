@@ -122,13 +122,18 @@ static int64_t exp2_q16(uint32_t x)
     return (int64_t)(power << (x >> 16) >> (30 - PRICE_BITS));
 }
 
+static bool older(uint32_t x, uint32_t y, const void *arg)
+{
+    const struct size *a = (const struct size *)arg + x, *b = (const struct size *)arg + y;
+
+    return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
+}
+
 static bool shorter(uint32_t x, uint32_t y, const void *arg)
 {
     const struct size *a = (const struct size *)arg + x, *b = (const struct size *)arg + y;
 
-    if (a->key != b->key)
-        return a->key < b->key;
-    return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
+    return a->key != b->key ? a->key < b->key : older(x, y, arg);
 }
 
 static uint64_t product(uint64_t a, uint64_t b)
@@ -256,13 +261,6 @@ static void look_again_in(struct response *r, uint64_t ns)
     ns = ns < SOONEST_NS ? SOONEST_NS : ns;
     if (ns < POLICY_NEVER - now_ns && now_ns + ns < r->auction.plan->next_wakeup_ns)
         r->auction.plan->next_wakeup_ns = now_ns + ns;
-}
-
-static bool older(uint32_t x, uint32_t y, const void *arg)
-{
-    const struct size *a = (const struct size *)arg + x, *b = (const struct size *)arg + y;
-
-    return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
 /* Returns what a job has run and will still take with its minimum. */

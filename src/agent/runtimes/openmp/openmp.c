@@ -251,9 +251,7 @@ static bool omp_describe(struct proto_backend *b)
     snprintf(b->name, sizeof(b->name), "openmp");
     snprintf(b->version, sizeof(b->version), "%s", shown->name);
     snprintf(b->note, sizeof(b->note), "%s",
-             malleable && !shown->note[0] && room.is_short
-                 ? "limits of the process leave no room for more threads"
-                 : shown->note);
+             malleable && !shown->note[0] && room.is_short ? ROOM_SHORT_NOTE : shown->note);
     return true;
 }
 
