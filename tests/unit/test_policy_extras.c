@@ -194,8 +194,8 @@ static void the_steeper_curve_gets_it(void **state)
     jobs[0].curve = &slow;
     jobs[1].curve = &fast;
     jobs[2].busy_mcpu = 0;
-    look(2000);
-    look(2000);
+    look(1300);
+    look(1300);
     assert_int_equal(jobs[0].loan.extra, 1); /* each user one first */
     assert_int_equal(jobs[1].loan.extra, 1);
     setup(3);
@@ -203,10 +203,44 @@ static void the_steeper_curve_gets_it(void **state)
     jobs[0].curve = &slow;
     jobs[1].curve = &fast;
     jobs[2].busy_mcpu = 0;
-    look(2000);
-    look(2000);
+    look(1900);
+    look(1900);
     assert_int_equal(jobs[0].loan.extra, 0);
     assert_int_equal(jobs[1].loan.extra, 2);
+}
+
+/*
+ * With many cores a job keeps but a part of them busy, and so does each extra thread. What the loan
+ * keeps busy counts as lent, though it is less than the job's own share.
+ */
+static void threads_that_are_busy_in_part_are_lent_until_the_cores_are_full(void **state)
+{
+    enum { COUNT = 64 };
+    static uint32_t speedup[COUNT];
+    static const struct policy_curve curve = {speedup, NULL, COUNT, 1000};
+
+    for (uint32_t k = 1; k <= COUNT; k++)
+        speedup[k - 1] = 1000 * 50 * k / (49 + k); /* Amdahl, 0.98 parallel */
+    setup(1);
+    jobs[0].curve = &curve;
+    jobs[0].share = 22;
+    jobs[0].most = COUNT;
+    jobs[0].busy_mcpu = speedup[22 - 1];
+    look(6000);
+    look(6000);
+    assert_in_range(jobs[0].loan.extra, 10, 18); /* a thread more takes half a core */
+    for (int i = 0; i < 100; i++) {
+        uint32_t extra = jobs[0].loan.extra, has = 22 + extra;
+        int64_t busy = speedup[has - 1], left = speedup[22 - 1] + 6000 - busy;
+
+        jobs[0].busy_mcpu = busy;
+        jobs[0].rate = (uint64_t)busy;
+        assert_int_equal(look(left > 0 ? left : 0), EXTRAS_KEPT);
+        assert_true(jobs[0].loan.extra >= extra);
+    }
+    jobs[0].busy_mcpu = speedup[22 - 1]; /* somebody else has taken them */
+    assert_int_equal(look(0), EXTRAS_NO_IDLE);
+    assert_int_equal(jobs[0].loan.extra, 0);
 }
 
 static void a_users_limit_holds(void **state)
@@ -522,6 +556,7 @@ int main(void)
         cmocka_unit_test(a_loan_without_progress_comes_ever_more_rarely),
         cmocka_unit_test(without_known_progress_use_decides),
         cmocka_unit_test(the_steeper_curve_gets_it),
+        cmocka_unit_test(threads_that_are_busy_in_part_are_lent_until_the_cores_are_full),
         cmocka_unit_test(a_users_limit_holds),
         cmocka_unit_test(who_waits_beside_idle_cores_is_tried),
         cmocka_unit_test(beside_another_users_loan_all_waiting_counts),

@@ -6,16 +6,17 @@
 
 #define CORE       POLICY_CORE_MCPU
 #define FULL       1000
-#define USES       600 /* permille of what its threads should keep busy */
-#define WAITS_GIVE 25  /* permille of a job's time that it may wait: to give, … */
-#define WAITS_KEEP 50  /* … and to keep */
-#define WAITS_OF   500 /* mcpu: a job that does less hardly waits */
-#define GIVE       400 /* mcpu idle beyond whole cores for one more thread, … */
-#define KEEP       100 /* … and to keep it */
-#define GAIN_MIN   50  /* permille of a core: curves below promise nothing */
-#define GAIN_PART  8   /* progress must rise by this part of what linear speed-up would give */
-#define BUSY_GAIN  300 /* mcpu busy for each thread, where progress is not known */
-#define CONFIDENT  500 /* permille */
+#define USES       600  /* permille of what its threads should keep busy */
+#define WAITS_GIVE 25   /* permille of a job's time that it may wait: to give, … */
+#define WAITS_KEEP 50   /* … and to keep */
+#define WAITS_OF   500  /* mcpu: a job that does less hardly waits */
+#define GIVE       400  /* mcpu idle beyond what extra threads take for one more, … */
+#define KEEP       100  /* … and beyond those of the others to keep it */
+#define NOTHING    (-1) /* not even the last thread is kept for so little */
+#define GAIN_MIN   50   /* permille of a core: curves below promise nothing */
+#define GAIN_PART  8    /* progress must rise by this part of what linear speed-up would give */
+#define BUSY_GAIN  300  /* permille of what they should keep busy, where progress is not known */
+#define CONFIDENT  500  /* permille */
 
 /* ---- what was measured ----------------------------------------------------------------------- */
 
@@ -51,10 +52,15 @@ static bool somebody_waits(const struct extras_job *jobs, uint32_t count, int64_
     return false;
 }
 
+static bool is_known(const struct policy_curve *c)
+{
+    return c && c->speedup_permille && c->count && c->confidence_permille >= CONFIDENT;
+}
+
 /* Speed with @k threads in thousandths: about the mcpu that they keep busy. */
 static uint64_t speed(const struct policy_curve *c, uint32_t k)
 {
-    if (!c || !c->speedup_permille || c->count == 0 || c->confidence_permille < CONFIDENT)
+    if (!is_known(c))
         return (uint64_t)10 * FULL * k / (k + 9); /* Amdahl, nine tenths parallel */
     return c->speedup_permille[(k < c->count ? k : c->count) - 1];
 }
@@ -92,6 +98,18 @@ static void forgive(const struct extras_machine *machine, struct extras_job *job
     }
 }
 
+/* What it kept busy without extra threads. */
+static int64_t base_mcpu(const struct extras_job *j)
+{
+    return j->loan.base_mcpu ? j->loan.base_mcpu : own_mcpu(j);
+}
+
+/* What it keeps busy beyond that. */
+static int64_t beyond(const struct extras_job *j)
+{
+    return j->loan.extra && j->busy_mcpu > base_mcpu(j) ? j->busy_mcpu - base_mcpu(j) : 0;
+}
+
 /* Cores that nobody would use without loans. */
 static int64_t lendable(const struct extras_machine *machine, const struct extras_job *jobs,
                         uint32_t count)
@@ -99,14 +117,8 @@ static int64_t lendable(const struct extras_machine *machine, const struct extra
     int64_t mcpu = machine->idle_mcpu;
 
     for (uint32_t i = 0; i < count; i++)
-        if (jobs[i].loan.extra && jobs[i].busy_mcpu > own_mcpu(&jobs[i]))
-            mcpu += jobs[i].busy_mcpu - own_mcpu(&jobs[i]);
+        mcpu += beyond(&jobs[i]);
     return mcpu;
-}
-
-static uint32_t threads_for(int64_t mcpu, int64_t of_the_last)
-{
-    return mcpu < of_the_last ? 0 : (uint32_t)((mcpu - of_the_last) / CORE) + 1;
 }
 
 /* ---- what one more thread gains -------------------------------------------------------------- */
@@ -117,6 +129,35 @@ static uint64_t gain(const struct extras_job *j, uint32_t k)
     uint64_t with = speed(j->curve, k), without = speed(j->curve, k - 1);
 
     return with < without + GAIN_MIN ? 0 : (with - without) * j->weight;
+}
+
+/* The mcpu that thread @k of the job will keep busy: a core where that is not known. */
+static int64_t takes(const struct extras_job *j, uint32_t k)
+{
+    uint64_t with = speed(j->curve, k), without = speed(j->curve, k - 1);
+
+    if (!is_known(j->curve))
+        return CORE;
+    return with < without + GAIN_MIN ? GAIN_MIN : (int64_t)(with - without);
+}
+
+/* The same for all extra threads of a job. */
+static int64_t lent_to(const struct extras_job *j)
+{
+    int64_t mcpu = 0;
+
+    for (uint32_t k = 1; k <= j->loan.extra; k++)
+        mcpu += takes(j, j->share + k);
+    return mcpu;
+}
+
+static int64_t lent(const struct extras_job *jobs, uint32_t count)
+{
+    int64_t mcpu = 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        mcpu += lent_to(&jobs[i]);
+    return mcpu;
 }
 
 /* ---- taking back ----------------------------------------------------------------------------- */
@@ -145,27 +186,43 @@ static void end_own(struct extras_job *j, uint64_t now_ns, enum extras_end why)
     j->loan.extra = 0;
 }
 
-/* Takes @n threads back, each from the job where the last one gains least. */
-static void take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uint32_t count,
-                 uint32_t n, enum extras_end why)
+/* The job whose last extra thread gains least; NULL: nobody has one. */
+static struct extras_job *least_of(struct extras_job *jobs, uint32_t count)
 {
-    bool was_short = false;
+    struct extras_job *least = NULL;
 
-    for (; n > 0; n--) {
-        struct extras_job *least = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (jobs[i].loan.extra && (!least || gain(&jobs[i], jobs[i].share + jobs[i].loan.extra) <=
+                                                 gain(least, least->share + least->loan.extra)))
+            least = &jobs[i];
+    return least;
+}
 
-        for (uint32_t i = 0; i < count; i++)
-            if (jobs[i].loan.extra &&
-                (!least || gain(&jobs[i], jobs[i].share + jobs[i].loan.extra) <=
-                               gain(least, least->share + least->loan.extra)))
-                least = &jobs[i];
-        if (!least)
+/*
+ * Takes threads back for which too little of @mcpu is left, each from the job where the last one
+ * gains least. Returns whether there were any.
+ */
+static bool take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uint32_t count,
+                 int64_t mcpu, enum extras_end why)
+{
+    int64_t all = lent(jobs, count);
+    struct extras_job *least;
+    bool was_short = false, any = false;
+
+    while ((least = least_of(jobs, count)) != NULL) {
+        int64_t last = takes(least, least->share + least->loan.extra);
+
+        if (all - last + KEEP <= mcpu)
             break;
+        all -= last;
         was_short |= is_short(least, now_ns);
         least->loan.extra--;
         least->end = why;
+        any = true;
     }
-    hold_off(now_ns, was_short, &x->hold_ns, &x->until_ns);
+    if (any)
+        hold_off(now_ns, was_short, &x->hold_ns, &x->until_ns);
+    return any;
 }
 
 void extras_end_all(struct extras *x, struct extras_job *jobs, uint32_t count)
@@ -186,6 +243,7 @@ static void end_by_bounds(struct extras_job *j, uint64_t now_ns)
     if (l->share != j->share) {
         l->share = j->share;
         l->before = 0;
+        l->base_mcpu = 0;
         l->extra = 0;
         if (l->until_ns < now_ns + EXTRAS_LOOK_NS) /* first learns its rate */
             l->until_ns = now_ns + EXTRAS_LOOK_NS;
@@ -204,7 +262,7 @@ static bool pays(const struct extras_job *j)
              extra = l->trial_extra;
 
     if (l->before == 0 || rate == 0)
-        return busy >= (uint64_t)own_mcpu(j) + extra * BUSY_GAIN / l->trial_looks;
+        return (int64_t)busy >= base_mcpu(j) + lent_to(j) * BUSY_GAIN / FULL;
     return (rate - (rate < l->before ? rate : l->before)) * GAIN_PART * j->share * l->trial_looks >=
            l->before * extra;
 }
@@ -215,8 +273,11 @@ static bool follow(struct extras_job *j, uint64_t now_ns)
     struct extras_loan *l = &j->loan;
 
     if (l->extra == 0) {
-        if (uses(j, j->share) && j->rate)
+        if (!uses(j, j->share))
+            return true;
+        if (j->rate)
             l->before = l->before ? (l->before + j->rate) / 2 : j->rate;
+        l->base_mcpu = l->base_mcpu ? (l->base_mcpu + j->busy_mcpu) / 2 : j->busy_mcpu;
         return true;
     }
     if (l->paid || now_ns <= l->trial_ns)
@@ -262,14 +323,14 @@ static void begin(struct extras_loan *l, uint64_t now_ns)
     }
 }
 
-/* Gives up to @n threads to jobs that used all they had. */
+/* Gives threads that will keep @mcpu busy to jobs that used all they had. */
 static void give(const struct extras_machine *machine, struct extras_job *jobs, uint32_t count,
-                 struct extras_user *users, uint32_t n)
+                 struct extras_user *users, int64_t mcpu)
 {
     for (uint32_t i = 0; i < count; i++)
         jobs[i].ready = uses(&jobs[i], jobs[i].share + jobs[i].loan.extra) &&
                         waits(&jobs[i]) <= WAITS_KEEP && machine->now_ns >= jobs[i].loan.until_ns;
-    for (; n > 0; n--) {
+    while (mcpu >= GIVE) {
         struct extras_job *best = NULL;
 
         for (uint32_t i = 0; i < count; i++) {
@@ -280,6 +341,7 @@ static void give(const struct extras_machine *machine, struct extras_job *jobs, 
         }
         if (!best)
             return;
+        mcpu -= takes(best, best->share + best->loan.extra + 1);
         begin(&best->loan, machine->now_ns);
         best->loan.extra++;
         users[best->user].extra++;
@@ -304,12 +366,10 @@ static void end_each(const struct extras_machine *machine, struct extras_job *jo
     }
 }
 
-/* Counts what users have; ends loans above what they may have. Returns all extra threads. */
-static uint32_t count_users(struct extras_job *jobs, uint32_t count, struct extras_user *users,
-                            uint32_t user_count)
+/* Counts what users have; ends loans above what they may have. */
+static void count_users(struct extras_job *jobs, uint32_t count, struct extras_user *users,
+                        uint32_t user_count)
 {
-    uint32_t all = 0;
-
     for (uint32_t u = 0; u < user_count; u++)
         users[u].extra = users[u].has = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -324,9 +384,7 @@ static uint32_t count_users(struct extras_job *jobs, uint32_t count, struct extr
         }
         u->extra += jobs[i].loan.extra;
         u->has += jobs[i].loan.extra;
-        all += jobs[i].loan.extra;
     }
-    return all;
 }
 
 void extras_look(struct extras *x, const struct extras_machine *machine, struct extras_job *jobs,
@@ -334,7 +392,6 @@ void extras_look(struct extras *x, const struct extras_machine *machine, struct 
 {
     int64_t now = lendable(machine, jobs, count), both;
     bool waits, quiet, idle_before = x->idle_before;
-    uint32_t all, most;
 
     forgive(machine, jobs, count);
     waits = somebody_waits(jobs, count, WAITS_KEEP);
@@ -343,16 +400,14 @@ void extras_look(struct extras *x, const struct extras_machine *machine, struct 
     x->lendable_mcpu = now;
     x->idle_before = quiet;
     end_each(machine, jobs, count);
-    all = count_users(jobs, count, users, user_count);
-    most = waits ? 0 : threads_for(now, KEEP);
-    if (all > most) {
-        take(x, machine->now_ns, jobs, count, all - most, waits ? EXTRAS_WAITS : EXTRAS_NO_IDLE);
+    count_users(jobs, count, users, user_count);
+    if (take(x, machine->now_ns, jobs, count, waits ? NOTHING : now,
+             waits ? EXTRAS_WAITS : EXTRAS_NO_IDLE)) {
         count_users(jobs, count, users, user_count);
         return;
     }
-    most = threads_for(both, GIVE);
-    if (quiet && idle_before && machine->now_ns >= x->until_ns && most > all)
-        give(machine, jobs, count, users, most - all);
+    if (quiet && idle_before && machine->now_ns >= x->until_ns)
+        give(machine, jobs, count, users, both - lent(jobs, count));
 }
 
 const char *extras_end_text(enum extras_end end)

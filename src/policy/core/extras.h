@@ -43,7 +43,8 @@ struct extras_loan {
     uint64_t trial_ns; /* begin of its trial */
     uint64_t until_ns; /* gets none before */
     uint64_t hold_ns;
-    uint64_t before; /* rate without extra threads, smoothed; 0: not known */
+    uint64_t before;   /* rate without extra threads, smoothed; 0: not known */
+    int64_t base_mcpu; /* what it kept busy without them, smoothed; 0: not known */
     uint64_t trial_rate, trial_busy, trial_extra; /* sums over the looks of a trial */
     uint32_t trial_looks;
     bool paid; /* the trial is over */
