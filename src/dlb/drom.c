@@ -6,6 +6,7 @@
  */
 #include "base/cpuset.h"
 #include "dlb/dlb_drom.h"
+#include "dlb/process.h"
 #include "dlb/result.h"
 
 #include <tide/tide.h>
@@ -21,17 +22,41 @@
 
 static struct {
     pthread_mutex_t lock;
-    tide_ctl *ctl; /* NULL: not attached */
+    tide_ctl *ctl; /* NULL: not connected */
+    bool attached;
 } third = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Under the lock. */
+static int connect_once(void)
+{
+    struct tide_ctl_options options = {.size = sizeof(options), .timeout_ms = TIMEOUT_MS};
+
+    return third.ctl ? 0 : result_of(tide_ctl_open(&options, &third.ctl));
+}
 
 /* Locks; returns 0, or DLB_ERR_NOINIT (not locked). */
 static int begin(void)
 {
     pthread_mutex_lock(&third.lock);
-    if (third.ctl)
+    if (third.attached)
         return 0;
     pthread_mutex_unlock(&third.lock);
     return DLB_ERR_NOINIT;
+}
+
+/* The same for a call about @pid, for which a process that is initialized need not be attached if
+ * it is its own. */
+static int begin_for(int pid)
+{
+    int r = begin();
+
+    if (r == 0 || pid != 0 || process_check() == DLB_ERR_NOINIT)
+        return r;
+    pthread_mutex_lock(&third.lock);
+    r = connect_once();
+    if (r != 0)
+        pthread_mutex_unlock(&third.lock);
+    return r;
 }
 
 static void end(void)
@@ -41,14 +66,13 @@ static void end(void)
 
 int DLB_DROM_Attach(void)
 {
-    struct tide_ctl_options options = {.size = sizeof(options), .timeout_ms = TIMEOUT_MS};
-    int r = 0;
+    int r;
 
     pthread_mutex_lock(&third.lock);
-    if (!third.ctl)
-        r = tide_ctl_open(&options, &third.ctl);
+    r = connect_once();
+    third.attached |= r == 0;
     pthread_mutex_unlock(&third.lock);
-    return result_of(r);
+    return r;
 }
 
 int DLB_DROM_Detach(void)
@@ -58,6 +82,7 @@ int DLB_DROM_Detach(void)
     if (r != 0)
         return r;
     third.ctl = tide_ctl_close(third.ctl);
+    third.attached = false;
     end();
     return DLB_SUCCESS;
 }
@@ -126,7 +151,7 @@ int DLB_DROM_GetProcessMask(int pid, dlb_cpu_set_t mask, dlb_drom_flags_t flags)
 {
     struct wanted w = {.pid = (uint32_t)(pid ? pid : getpid())};
     cpu_set_t *set = mask;
-    int r = begin();
+    int r = begin_for(pid);
 
     if (r != 0)
         return r;
@@ -155,7 +180,7 @@ static int set_threads(int pid, unsigned threads, dlb_drom_flags_t flags)
 
     if (threads == 0)
         return DLB_ERR_NOCOMP; /* a job keeps a thread */
-    r = begin();
+    r = begin_for(pid);
     if (r != 0)
         return r;
     snprintf(job, sizeof(job), "%d", pid ? pid : (int)getpid());

@@ -84,11 +84,27 @@ void process_cpus(cpu_set_t *ret)
 
 /* ---- DLB's calls ---- */
 
+/* A child of fork() has nothing to lend or to give back: the connection and all loans are its
+ * parent's. */
+static void after_fork(void)
+{
+    process.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    process.ctl = tide_ctl_close(process.ctl);
+    process.init = process.enabled = false;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 /* @dlb_args and $DLB_ARGS are not read: what a job may do is decided by its daemon. */
 int DLB_Init(int ncpus, const_dlb_cpu_set_t mask, const char *dlb_args)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int r = DLB_ERR_INIT;
 
+    pthread_once(&once, watch_forks);
     pthread_mutex_lock(&process.lock);
     if (!process.init) {
         CPU_ZERO(&process.cpus);
@@ -114,7 +130,7 @@ static void give_all_back(void)
 
 int DLB_Finalize(void)
 {
-    int r = DLB_ERR_NOINIT;
+    int r = DLB_NOUPDT;
 
     pthread_mutex_lock(&process.lock);
     if (process.init) {

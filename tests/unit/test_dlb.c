@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -171,7 +172,7 @@ static void calls_before_init_are_refused(void **state)
 
     CPU_ZERO(&mask);
     assert_int_equal(DLB_Finalize(), DLB_SUCCESS);
-    assert_int_equal(DLB_Finalize(), DLB_ERR_NOINIT);
+    assert_int_equal(DLB_Finalize(), DLB_NOUPDT); /* as DLB's own test api_00 has it */
     assert_int_equal(DLB_Lend(), DLB_ERR_NOINIT);
     assert_int_equal(DLB_BorrowCpus(1), DLB_ERR_NOINIT);
     assert_int_equal(DLB_LendCpus(0), DLB_ERR_NOINIT);
@@ -445,6 +446,43 @@ static void drom_lists_and_reads_jobs(void **state)
     assert_int_equal(n, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+/* As in DLB's own test api_drom_02. */
+static void drom_knows_the_own_process_without_attaching(void **state)
+{
+    const struct tide_job job = {.pid = (uint32_t)getpid(), .target = 1, .cores = "2-3"};
+    cpu_set_t mask;
+
+    tide.jobs = &job;
+    tide.n = 1;
+    assert_int_equal(DLB_DROM_GetProcessMask(0, &mask, 0), DLB_SUCCESS);
+    assert_true(CPU_COUNT(&mask) == 1 && CPU_ISSET(2, &mask));
+    assert_int_equal(DLB_DROM_SetProcessMask(0, &mask, 0), DLB_SUCCESS);
+    assert_int_equal(DLB_DROM_GetProcessMask((int)getppid(), &mask, 0), DLB_ERR_NOINIT);
+    assert_int_equal(DLB_DROM_Detach(), DLB_ERR_NOINIT);
+    assert_int_equal(DLB_Finalize(), DLB_SUCCESS);
+    assert_int_equal(DLB_DROM_GetProcessMask(0, &mask, 0), DLB_ERR_NOINIT);
+}
+
+/* A child that ends what it never began would give back its parent's loans. */
+static void a_child_of_fork_ends_nothing_of_its_parent(void **state)
+{
+    pid_t child;
+    int status;
+
+    tide.from = 4;
+    tide.to = 3;
+    assert_int_equal(DLB_LendCpus(1), DLB_SUCCESS);
+    tide.calls[0] = '\0';
+    child = fork();
+    if (child == 0)
+        _exit(DLB_Finalize() == DLB_NOUPDT && DLB_Lend() == DLB_ERR_NOINIT && !tide.calls[0] ? 0
+                                                                                             : 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(DLB_Finalize(), DLB_SUCCESS);
+    expect_calls("return;reclaim;");
+}
+
 static void drom_sets_as_many_threads_as_the_mask_has_cpus(void **state)
 {
     cpu_set_t mask;
@@ -491,6 +529,8 @@ int main(void)
         EACH(a_program_that_polls_has_a_pool_and_follows_it),
         EACH(callbacks_are_called_by_the_poll),
         EACH(drom_lists_and_reads_jobs),
+        EACH(drom_knows_the_own_process_without_attaching),
+        EACH(a_child_of_fork_ends_nothing_of_its_parent),
         EACH(drom_sets_as_many_threads_as_the_mask_has_cpus),
     };
 
