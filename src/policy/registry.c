@@ -2,6 +2,7 @@
 #include "policy/core/policy.h"
 #include "policy/core/writer.h"
 #include "policy/division/gate.h"
+#include "policy/division/speeds.h"
 #include "policy/division/users.h"
 #include "policy/rules/policies.h"
 
@@ -45,6 +46,7 @@ void policy_room(const struct policy *policy, const struct policy_snapshot *snap
     gate_room(policy, snapshot, &room);
     if (users_share(snapshot, &user))
         users_room(policy, snapshot, &room);
+    speeds_room(snapshot, &room);
     *ret_room = room;
 }
 
@@ -94,6 +96,7 @@ int policy_decide(const struct policy *policy, const struct policy_snapshot *sna
                                      : decide_for_one(policy, snapshot, user, plan);
     if (r < 0)
         return r;
+    speeds_apply(policy, snapshot, plan);
     policy_plan_account(snapshot, plan);
     return 0;
 }

@@ -415,6 +415,13 @@ def test_the_example_shows_what_the_document_says(tide):
     assert rows["none"]["promise_kept"] < 95
 
 
+def test_equal_speed_ends_sooner_than_equal_numbers(tide):
+    """docs/policies.md, of fast and slow cores."""
+    result = sim_json(tide, ROOT / "examples/scenarios/hybrid-cores.json", "--policy", "equal,equal/hybrid=count", "--seeds", 3, "--check")
+    rows = {p["policy"]: p["metrics"]["turnaround"]["mean"] for p in result["policies"]}
+    assert rows["equal"] < 0.97 * rows["equal/hybrid=count"]
+
+
 SERVER = {"demand": "1ms", "speedup": 1, "requests": {"at": [0]}}
 
 

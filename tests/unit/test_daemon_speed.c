@@ -143,6 +143,32 @@ static void threads_set_by_hand_teach_the_curve(void **state)
     assert_in_range(job[0].observed.speed.model.confidence_permille, 700, 1000);
 }
 
+/* Cores of its own, some of them of half the speed: the curve is that of fast ones. */
+static void slow_cores_do_not_bend_the_curve(void **state)
+{
+    static const struct {
+        uint32_t threads;
+        unsigned first, last; /* of its CPUs; those from 4 on are slow */
+        double mean;
+    } visits[] = {{1, 4, 4, 0.5}, {2, 0, 1, 1}, {4, 2, 5, 0.75}, {8, 0, 7, 0.75}};
+
+    begin(1, "equal");
+    job[0].asked.attributes.placement = PLACEMENT_EXCLUSIVE;
+    the_daemon.topology.online = the_daemon.cpus;
+    for (unsigned c = 0; c < CORES; c++)
+        the_daemon.topology.speed[c] = c < 4 ? TOPOLOGY_FASTEST : TOPOLOGY_FASTEST / 2;
+    for (unsigned i = 0; i < 4; i++) {
+        cpuset_zero(&job[0].placed.cores);
+        for (unsigned c = visits[i].first; c <= visits[i].last; c++)
+            cpuset_add(&job[0].placed.cores, c);
+        units_per_s[0] = 1000 * visits[i].mean;
+        pin(0, visits[i].threads);
+        run(8);
+    }
+    assert_true(fabs(found(0) - 0.9) < 0.02);
+    assert_true(fabs((double)job[0].observed.speed.model.rate_one / SPEED_RATE / 1000 - 1) < 0.02);
+}
+
 static void slow_programs_are_measured_to_a_part_of_a_unit(void **state)
 {
     begin(1, "equal");
@@ -428,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_set_by_hand_teach_the_curve),
+        cmocka_unit_test(slow_cores_do_not_bend_the_curve),
         cmocka_unit_test(slow_programs_are_measured_to_a_part_of_a_unit),
         cmocka_unit_test(one_count_says_nothing),
         cmocka_unit_test(what_happens_during_a_change_is_no_sample),

@@ -41,8 +41,10 @@ static void machine_init(struct cores_machine *m, unsigned cpus, unsigned nodes,
 
 static void slow_down(struct cores_machine *m, unsigned from, unsigned to)
 {
-    for (unsigned c = from; c <= to; c++)
+    for (unsigned c = from; c <= to; c++) {
         m->speed[c] = 600;
+        m->group[c] = 1;
+    }
 }
 
 static bool overlap(const struct cpuset *a, const struct cpuset *b)
@@ -496,6 +498,57 @@ static void a_job_moves_to_fast_cores_that_come_free_and_gives_up_slow_ones(void
     assert_true(cpuset_equal(&job.assigned, &fewer));
 }
 
+static unsigned of_group(const struct cores_machine *m, const struct cpuset *set, unsigned group)
+{
+    unsigned count = 0;
+
+    for (int c = cpuset_next(set, 0); c >= 0; c = cpuset_next(set, (unsigned)c + 1))
+        count += m->group[c] == group;
+    return count;
+}
+
+/* Whatever the jobs had before: plans divide the fast cores otherwise when a job comes or goes. */
+static void each_job_gets_so_many_of_each_speed(void **state)
+{
+    random_state = 3;
+
+    for (unsigned round = 0; round < ROUNDS / 10; round++) {
+        struct cores_job jobs[JOBS_MAX] = {0};
+        struct cores_machine m;
+        unsigned cpus = 2 * (2 + random_below(12)), fast = 1 + random_below(cpus - 1);
+        unsigned n = 1 + random_below(JOBS_MAX), left[2] = {fast, cpus - fast};
+
+        machine_init(&m, cpus, 1, one_in(2));
+        slow_down(&m, fast, cpus - 1);
+        for (int again = 0; again < 3; again++) {
+            unsigned rest[2] = {left[0], left[1]};
+
+            for (unsigned i = 0; i < n; i++) {
+                jobs[i].count = 0;
+                jobs[i].current = jobs[i].assigned;
+                for (unsigned g = 0; g < 2; g++) {
+                    jobs[i].of_speed[g] = random_below(rest[g] + 1);
+                    rest[g] -= jobs[i].of_speed[g];
+                    jobs[i].count += jobs[i].of_speed[g];
+                }
+                jobs[i].exclusive = jobs[i].count > 0;
+            }
+            for (int twice = 0; twice < 2; twice++) {
+                struct cpuset before[JOBS_MAX];
+
+                cores_assign(&m, jobs, n);
+                for (unsigned i = 0; i < n; i++) {
+                    for (unsigned g = 0; g < 2 && jobs[i].exclusive; g++)
+                        assert_int_equal(of_group(&m, &jobs[i].assigned, g), jobs[i].of_speed[g]);
+                    if (twice && jobs[i].exclusive)
+                        assert_true(cpuset_equal(&before[i], &jobs[i].assigned));
+                    before[i] = jobs[i].current = jobs[i].assigned;
+                }
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +570,7 @@ int main(void)
         cmocka_unit_test(more_jobs_than_cores_overlap_and_say_so),
         cmocka_unit_test(cores_of_other_users_fence_shared_jobs_too),
         cmocka_unit_test(fast_cores_go_first_and_slow_ones_before_anothers_siblings),
+        cmocka_unit_test(each_job_gets_so_many_of_each_speed),
         cmocka_unit_test(a_job_moves_to_fast_cores_that_come_free_and_gives_up_slow_ones),
     };
 

@@ -294,7 +294,7 @@ static void parameters_have_defaults_and_ranges(void **state)
 {
     const struct policy *equal = policy_find("equal");
     int reserve = policy_param_find(equal, "reserve");
-    int64_t value[1] = {CORES(2)};
+    int64_t value[2] = {CORES(2)};
 
     assert_int_equal(reserve, 0);
     assert_int_equal(policy_param_find(equal, "unheard-of"), -ENOENT);

@@ -217,7 +217,8 @@ static void machine_and_observation_are_read(void **state)
          "{'name': 'N', 'description': 'D', 'resolution': '1ms', 'machine': {'cores': 8, "
          "'numa': 2, 'smt': 2, 'smt_gain': 0.3, 'memory': '64G', 'idle_watts': 40, "
          "'core_watts': 5.5, 'cap_watts': 80, 'placement': 'quota', 'numa_loss': 0.1, "
-         "'oversubscription': 0.05, 'contention': 0.2}, 'jobs': [{'work': 1, 'speedup': 1}],"
+         "'oversubscription': 0.05, 'contention': 0.2, 'speeds': [[6, 1], [2, 0.6]]}, 'jobs': "
+         "[{'work': 1, 'speedup': 1}],"
          "'observed': {'policy': 'equal', 'makespan': 20, 'mean_turnaround': '7s'}}",
          1);
     s = jobs.scenario;
@@ -226,6 +227,9 @@ static void machine_and_observation_are_read(void **state)
     assert_int_equal(s->resolution_ns, 1000000);
     assert_int_equal(s->machine.numa, 2);
     assert_int_equal(s->machine.smt, 2);
+    assert_int_equal(s->machine.speed_count, 2);
+    assert_int_equal(s->machine.speeds[0].cores, 6);
+    assert_int_equal(s->machine.speeds[1].permille, 600);
     assert_int_equal(s->machine.smt_gain_permille, 300);
     assert_int_equal(s->machine.memory_bytes, INT64_C(64) << 30);
     assert_int_equal(s->machine.idle_uw, 40000000);
@@ -262,6 +266,11 @@ static const struct {
     {"{'machine': {'cores': 1e30}}", "machine.cores: 1e+30 is out of range"},
     {"{'machine': {'cores': null}}", "machine.cores: must be a number or a string"},
     {"{'machine': {'cores': 8, 'numa': 3}}", "s.json:1: machine: 8 cores cannot be divided"},
+    {"{'machine': {'cores': 8, 'speeds': [[4, 1], [4, 1]]}}",
+     "s.json:1: machine: speeds begins with the fastest cores, of speed 1, and falls"},
+    {"{'machine': {'cores': 8, 'speeds': [[4, 1], [3, 0.5]]}}",
+     "s.json:1: machine: speeds counts 7 cores of 8"},
+    {"{'machine': {'cores': 8, 'speeds': [[4, 1], [4]]}}", "machine.speeds[1]"},
     {"{'machine':\n {'cores': 8,\n 'corez': 1}}",
      "s.json:3: machine.corez: is not a key here: did you mean 'cores'?"},
     {"{'machine': {'cores': 8, 'placement': 'shard'}}",

@@ -230,6 +230,45 @@ static void leaving_a_numa_node_costs(void **state)
     expect(&b, 0, 3200, 4000);
 }
 
+/* Two fast cores, and two of half the speed. */
+static void of_two_speeds(struct bench *b, enum sim_placement placement)
+{
+    bench_init(b, 4, placement);
+    b->machine.speed_count = 2;
+    b->machine.speeds[0] = (struct policy_speed){2, 1000};
+    b->machine.speeds[1] = (struct policy_speed){2, 500};
+}
+
+static void where_cores_overlap_the_fastest_are_busy(void **state)
+{
+    struct bench b;
+
+    of_two_speeds(&b, SIM_SHARED);
+    add(&b, &linear, 2000);
+    expect(&b, 0, 2000, 2000);
+    add(&b, &linear, 1000);
+    expect(&b, 0, 1667, 2000); /* three busy cores of 2500 together */
+    expect(&b, 1, 833, 1000);
+    add(&b, &linear, 1000);
+    expect(&b, 0, 1500, 2000);
+}
+
+static void a_job_with_cores_of_its_own_has_their_speed(void **state)
+{
+    static const uint32_t own[POLICY_SPEEDS_MAX] = {1, 2};
+    struct bench b;
+
+    of_two_speeds(&b, SIM_EXCLUSIVE);
+    add(&b, &linear, 3000);
+    machine_own_cores(&b.machine, own, 3, &b.tasks[0]);
+    expect(&b, 0, 2000, 3000);
+    machine_hold(&b.machine, &b.job, 1000, false, &b.tasks[0]); /* a serial phase */
+    machine_own_cores(&b.machine, own, 1, &b.tasks[0]);
+    expect(&b, 0, 1000, 1000);
+    b.job.request = 4;
+    assert_at(machine_alone_ns(&b.machine, &b.job), SECOND / 3);
+}
+
 static void busy_cores_draw_power_up_to_the_cap(void **state)
 {
     struct bench b;
@@ -278,7 +317,7 @@ static void no_share_exceeds_the_machine(void **state)
 static void a_machine_that_cannot_be_is_refused(void **state)
 {
     const struct sim_machine good = {.cores = 8, .numa = 2, .smt = 2};
-    struct sim_machine bad[] = {good, good, good, good, good, good, good, good};
+    struct sim_machine bad[] = {good, good, good, good, good, good, good, good, good, good, good};
     struct error err;
 
     assert_int_equal(machine_check(&good, &err), 0);
@@ -290,6 +329,12 @@ static void a_machine_that_cannot_be_is_refused(void **state)
     bad[5].cap_uw = bad[5].idle_uw = 5;
     bad[6].placement = SIM_PLACEMENT_MAX;
     bad[7].core_uw = UINT64_MAX;
+    bad[8].speed_count = bad[9].speed_count = bad[10].speed_count = 2;
+    bad[8].speeds[0] = bad[8].speeds[1] = (struct policy_speed){4, 1000};
+    bad[9].speeds[0] = (struct policy_speed){4, 1000};
+    bad[9].speeds[1] = (struct policy_speed){5, 500};
+    bad[10].speeds[0] = (struct policy_speed){4, 900};
+    bad[10].speeds[1] = (struct policy_speed){4, 500};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         err.text[0] = 0;
         assert_int_equal(machine_check(&bad[i], &err), -EINVAL);
@@ -314,6 +359,8 @@ int main(void)
         cmocka_unit_test(oversubscription_costs_more_than_the_share),
         cmocka_unit_test(second_hardware_threads_add_their_gain),
         cmocka_unit_test(leaving_a_numa_node_costs),
+        cmocka_unit_test(where_cores_overlap_the_fastest_are_busy),
+        cmocka_unit_test(a_job_with_cores_of_its_own_has_their_speed),
         cmocka_unit_test(busy_cores_draw_power_up_to_the_cap),
         cmocka_unit_test(no_share_exceeds_the_machine),
         cmocka_unit_test(a_machine_that_cannot_be_is_refused),

@@ -196,7 +196,8 @@ struct job_wanted {
     uint32_t weight;     /* of a control group; usual: CGROUP_WEIGHT_STD */
     uint32_t quota_mcpu; /* CGROUP_NO_QUOTA: none */
     bool yields;         /* others are to interrupt it at once, besides its small weight */
-    bool overlaps;       /* no core was left: it shares those that others have for themselves */
+    uint32_t of_speed[POLICY_SPEEDS_MAX]; /* its cores of each speed; all 0: any */
+    bool overlaps; /* no core was left: it shares those that others have for themselves */
 
     struct threads threads_before; /* at the last decision */
     struct cpuset cores_before;

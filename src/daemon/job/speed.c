@@ -52,6 +52,22 @@ static bool is_crowded(const struct daemon *d)
     return threads > d->jobs->capacity;
 }
 
+/* Mean speed of the job's own cores, in permille of the fastest; TOPOLOGY_FASTEST: it has none. */
+static uint32_t core_speed(const struct job *j)
+{
+    const struct topology *topology = &j->daemon->topology;
+    const struct cpuset *own = &j->placed.cores;
+    uint32_t sum = 0, count = 0;
+
+    if (j->asked.attributes.placement != PLACEMENT_EXCLUSIVE)
+        return TOPOLOGY_FASTEST;
+    for (int c = cpuset_next(own, 0); c >= 0; c = cpuset_next(own, (unsigned)c + 1)) {
+        sum += cpuset_has(&topology->online, (unsigned)c) ? topology->speed[c] : TOPOLOGY_FASTEST;
+        count++;
+    }
+    return sum ? sum / count : TOPOLOGY_FASTEST;
+}
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
 static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t units)
@@ -62,6 +78,7 @@ static void begin_sample(struct job *j, uint64_t now, uint32_t threads, uint64_t
     s->begin_units = units;
     s->threads = threads;
     s->crowded = is_crowded(j->daemon);
+    s->core_speed = core_speed(j);
 }
 
 static bool is_recalled(const struct speed *s)
@@ -86,6 +103,9 @@ static void take_sample(struct job *j, uint64_t now, uint64_t units)
     double rate =
         (double)(units - s->begin_units) * SPEED_RATE * NS_PER_S / (double)(now - s->begin_ns);
 
+    if (s->core_speed != core_speed(j)) /* it moved meanwhile */
+        return;
+    rate = rate * TOPOLOGY_FASTEST / s->core_speed;
     if (rate < 1 || rate > (double)FIT_RATE_MAX)
         return;
     s->rate = (uint64_t)rate;

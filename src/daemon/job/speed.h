@@ -6,7 +6,9 @@
  *
  * A rate counts the program's own steps, else the operations that its runtimes begin: about as many
  * for the same work with any number of threads. While jobs have more threads than cores, a rate
- * shows progress but says nothing of the curve.
+ * shows progress but says nothing of the curve. The rate of a job with cores of its own is divided
+ * by their speed beside the machine's fastest ones, so that its curve is one of fast cores,
+ * whichever cores it was learnt on.
  *
  * A job of a program that ran before begins with the curve of those runs, until it disagrees.
  *
@@ -42,14 +44,15 @@ struct speed {
     uint64_t begin_ns; /* 0: waits for the next heartbeat */
     uint64_t begin_units, last_units;
     uint32_t threads;
-    bool exact;         /* began when the number of units changed */
-    bool own;           /* counts the program's own units */
-    bool crowded;       /* began while jobs had more threads than cores */
-    uint64_t rate;      /* of the last sample; 0: none in these units yet */
-    uint32_t rate_of;   /* threads at that rate */
-    uint32_t explore;   /* threads of an experiment, instead of the share; 0: none */
-    uint64_t beat_ns;   /* last heartbeat */
-    uint64_t resize_ns; /* duration of a resize, smoothed; 0: not measured */
+    bool exact;          /* began when the number of units changed */
+    bool own;            /* counts the program's own units */
+    bool crowded;        /* began while jobs had more threads than cores */
+    uint32_t core_speed; /* permille of a fast core's: mean of its own cores when it began */
+    uint64_t rate;       /* of the last sample, as on fast cores; 0: none in these units yet */
+    uint32_t rate_of;    /* threads at that rate */
+    uint32_t explore;    /* threads of an experiment, instead of the share; 0: none */
+    uint64_t beat_ns;    /* last heartbeat */
+    uint64_t resize_ns;  /* duration of a resize, smoothed; 0: not measured */
 };
 
 /* Begins with the curve of earlier runs of the program. */

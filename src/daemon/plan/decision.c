@@ -14,6 +14,7 @@
 #include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/promises.h"
+#include "daemon/plan/speeds.h"
 #include "daemon/plan/users.h"
 #include "policy/core/cores.h"
 #include "policy/division/worth.h"
@@ -251,6 +252,7 @@ static void fill_terms(const struct job *j, uint64_t now, struct policy_job *ret
     ret->weight = j->asked.attributes.weight;
     ret->priority = j->asked.attributes.priority;
     ret->class = j->asked.attributes.class;
+    ret->fenced = j->asked.attributes.placement == PLACEMENT_EXCLUSIVE;
     ret->request.of[POLICY_MCPU] = (int64_t)j->asked.attributes.request * POLICY_CORE_MCPU;
     ret->arrival_ns = j->created_ns;
     admission_describe(j, now, ret);
@@ -361,20 +363,6 @@ static bool loans_cut(struct job *j, const struct policy_reason *reason, uint64_
 
 /* ---- what is wanted ---- */
 
-/* CPUs that are made up (--cpus) count as fast cores of the first NUMA node. */
-static void describe_cores(const struct daemon *d, struct cores_machine *ret)
-{
-    *ret = (struct cores_machine){.cpus = d->cpus, .usable = d->usable};
-    for (int c = cpuset_next(&d->cpus, 0); c >= 0; c = cpuset_next(&d->cpus, (unsigned)c + 1)) {
-        int node = topology_node_of(&d->topology, (unsigned)c);
-        bool online = cpuset_has(&d->topology.online, (unsigned)c);
-
-        ret->core[c] = online ? d->topology.core[c] : (uint16_t)c;
-        ret->node[c] = node > 0 ? (uint16_t)node : 0;
-        ret->speed[c] = online ? d->topology.speed[c] : CORES_SPEED_MAX;
-    }
-}
-
 static void want_cores(struct daemon *daemon, uint64_t now)
 {
     struct decision *d = daemon->decision;
@@ -397,6 +385,7 @@ static void want_cores(struct daemon *daemon, uint64_t now)
             c->current = c->allowed = j->wanted.kept;
             continue;
         }
+        memcpy(c->of_speed, j->wanted.of_speed, sizeof(c->of_speed));
         if (!j->wanted.overlaps) /* overlapping cores are not its own to keep */
             c->current = j->placed.cores;
         for (struct process *p = j->processes; p; p = p->next)
@@ -405,7 +394,7 @@ static void want_cores(struct daemon *daemon, uint64_t now)
         if (daemon->cpus_made_up) /* no affinity names made-up CPUs */
             cpuset_zero(&c->allowed);
     }
-    describe_cores(daemon, &machine);
+    speeds_of_cpus(daemon, &machine);
     cores_assign(&machine, d->cores, count);
     count = 0;
     for (struct job *j = daemon->jobs->first; j; j = j->next) {
@@ -524,6 +513,7 @@ static void explain(struct job *j, const struct policy_reason *reason, uint32_t 
     policy_reason_text(reason, other ? other->name : NULL, j->wanted.reason,
                        sizeof(j->wanted.reason));
     external_explain(j->daemon->external, j->number, share, j->wanted.reason);
+    speeds_explain(j);
     explain_cap(j);
     promises_explain(j, decision_keeps_idle(j->daemon));
 }
@@ -537,6 +527,7 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
 
     j->wanted.place = decision->place;
     users_take_up(j, decision);
+    memcpy(j->wanted.of_speed, decision->of_speed, sizeof(j->wanted.of_speed));
     admission_want(j, decision->verb, share);
     set_share(j, j->admission.wanted ? share : 0, now);
     /* Says that the job can use no more, rather than how the policy came to one core. */
@@ -584,6 +575,7 @@ static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
     policy_machine_init(&d->root, (int64_t)d->capacity * POLICY_CORE_MCPU,
                         memory_capacity(daemon, now));
     cap_domain(daemon, &d->root);
+    s->speed_count = speeds_of_machine(daemon, s->speeds);
     s->jobs = d->jobs;
     promises_bound(d->job, d->rooms, d->jobs, d->count,
                    policy_domain_capacity(s, 0, POLICY_MCPU) - d->reserve_mcpu);

@@ -21,6 +21,7 @@ struct assignment {
     uint16_t free_in_node[CPUSET_MAX_CPUS];
     uint16_t mine_in_core[CPUSET_MAX_CPUS];
     uint16_t mine_in_node[CPUSET_MAX_CPUS];
+    uint32_t mine_in_group[CORES_SPEEDS];
     unsigned mine;
     bool full; /* no CPU will be left */
 };
@@ -71,6 +72,7 @@ static void count_mine(struct assignment *a, unsigned cpu, int sign)
     a->mine = (unsigned)((int)a->mine + sign);
     a->mine_in_core[a->machine->core[cpu]] += (uint16_t)sign;
     a->mine_in_node[a->machine->node[cpu]] += (uint16_t)sign;
+    a->mine_in_group[a->machine->group[cpu]] += (uint32_t)sign;
 }
 
 /* Counts every CPU of the job, or none any more. */
@@ -102,14 +104,32 @@ enum {
     SPEED = 2 * BELOW_NODE, /* for each step of it */
     WHOLE_CORE = SPEED * (CORES_SPEED_MAX + 1),
     OWN_NODE = 2 * WHOLE_CORE,
-    OWN_CORE = 2 * OWN_NODE
+    OWN_CORE = 2 * OWN_NODE,
+    WISHED = 2 * OWN_CORE
 };
+
+static bool has_wish(const struct cores_job *job)
+{
+    for (unsigned i = 0; i < CORES_SPEEDS; i++)
+        if (job->of_speed[i])
+            return true;
+    return false;
+}
+
+/* Whether the job lacks CPUs of this one's speed. */
+static bool is_wished(const struct assignment *a, const struct cores_job *job, unsigned cpu)
+{
+    unsigned group = a->machine->group[cpu];
+
+    return a->mine_in_group[group] < job->of_speed[group];
+}
 
 /*
  * How well a free CPU suits the job in hand, which still needs @need CPUs. The NUMA node counts
  * least: fullest first among NUMA nodes with room for all of them, emptiest first among the others.
  */
-static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
+static unsigned score(const struct assignment *a, const struct cores_job *job, unsigned cpu,
+                      unsigned need)
 {
     unsigned core = a->machine->core[cpu], node = a->machine->node[cpu];
     unsigned room = a->free_in_node[node];
@@ -117,6 +137,8 @@ static unsigned score(const struct assignment *a, unsigned cpu, unsigned need)
     unsigned points = room >= need ? BELOW_NODE - room : room;
 
     points += a->machine->speed[cpu] * SPEED;
+    if (is_wished(a, job, cpu))
+        points += WISHED;
     if (a->mine_in_core[core])
         points += OWN_CORE;
     if (a->mine_in_node[node])
@@ -141,7 +163,7 @@ static int best_free(const struct assignment *a, const struct cores_job *job, un
         if (!cpuset_has(&a->free, c) || !cpuset_has(&job->choice, c) ||
             (node && a->machine->node[c] != *node))
             continue;
-        s = score(a, c, need);
+        s = score(a, job, c, need);
         if (best < 0 || s > best_score) {
             best = (int)c;
             best_score = s;
@@ -176,7 +198,8 @@ static int worst_own(const struct assignment *a, const struct cores_job *job)
 static void keep(struct assignment *a, struct cores_job *job)
 {
     for (unsigned c = 0; c < a->end; c++)
-        if (cpuset_has(&job->current, c) && cpuset_has(&a->free, c) && cpuset_has(&job->choice, c))
+        if (cpuset_has(&job->current, c) && cpuset_has(&a->free, c) &&
+            cpuset_has(&job->choice, c) && (!has_wish(job) || is_wished(a, job, c)))
             give(a, job, c);
     while (a->mine > job->count)
         take(a, job, (unsigned)worst_own(a, job));
@@ -332,6 +355,8 @@ static bool speed_up(struct assignment *a, struct cores_job *job)
 {
     bool moved = false;
 
+    if (has_wish(job))
+        return false;
     serve(a, job, 1);
     for (unsigned c = 0; c < a->end; c++) {
         int faster = cpuset_has(&job->assigned, c) ? faster_than(a, job, c) : -1;

@@ -29,6 +29,8 @@
 #define POLICY_CORES_MAX   (INT64_C(1) << 20)
 #define POLICY_WEIGHT_MAX  10000u
 #define POLICY_POWER_MAX   (UINT64_C(1) << 47) /* microwatts of one domain */
+#define POLICY_SPEEDS_MAX  4
+#define POLICY_FASTEST     1000u /* permille: speed of the fastest cores */
 
 /* ---- amounts and places ---------------------------------------------------------------------- */
 
@@ -74,6 +76,12 @@ struct policy_domain {
 struct policy_amount {
     uint32_t domain;
     struct policy_vector amount;
+};
+
+/* Cores of one speed, in permille of the fastest ones'. */
+struct policy_speed {
+    uint32_t cores;
+    uint32_t permille;
 };
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -135,6 +143,7 @@ struct policy_job {
     uint32_t span;         /* enum policy_level: all of its amounts lie in one domain of this level
                               (a program in one node); POLICY_AREA: spread as the policy likes */
     bool preemptible;      /* may be paused */
+    bool fenced;           /* has cores of its own (placement exclusive): their speeds count */
 
     struct policy_vector request; /* the user's request; 0: none */
     struct policy_vector min;
@@ -183,10 +192,12 @@ struct policy_snapshot {
     uint32_t job_count;
     const struct policy_user *users; /* cores are divided among users first, then their jobs */
     uint32_t user_count;             /* 0: users do not count */
-    bool at_once;                    /* a caller waits for this plan: no switching gate */
-    const int64_t *params;           /* as policy->params, in its order; NULL: the defaults */
-    const void *state; /* the last plan's state_out, also across restarts; NULL: none yet;
-                          a policy without state ignores it */
+    struct policy_speed speeds[POLICY_SPEEDS_MAX]; /* of the root's cores, the fastest first */
+    uint32_t speed_count;                          /* 0 or 1: all cores are alike */
+    bool at_once;          /* a caller waits for this plan: no switching gate */
+    const int64_t *params; /* as policy->params, in its order; NULL: the defaults */
+    const void *state;     /* the last plan's state_out, also across restarts; NULL: none yet;
+                              a policy without state ignores it */
     size_t state_size;
 };
 
@@ -274,6 +285,7 @@ struct policy_decision {
                           such order, or the job does not wait for its turn */
     int64_t user_mcpu; /* maximum of its user; 0: users do not count */
     uint64_t worth;    /* worth of a unit of its speed to the switching gate; 0: its weight */
+    uint32_t of_speed[POLICY_SPEEDS_MAX]; /* cores of each speed of the snapshot; all 0: any */
     struct policy_reason reason;
 };
 
@@ -461,6 +473,7 @@ enum policy_fault_code {
     POLICY_FAULT_NONE,
     /* faults of a snapshot */
     POLICY_FAULT_COUNT,   /* no domain, or too many of something */
+    POLICY_FAULT_SPEED,   /* speeds out of order, or no core of one */
     POLICY_FAULT_DOMAIN,  /* tree out of order, level not below its parent's, negative capacity */
     POLICY_FAULT_ENUM,    /* unknown state, malleability, pin or level */
     POLICY_FAULT_WEIGHT,  /* 0 or above POLICY_WEIGHT_MAX */

@@ -306,6 +306,20 @@ static uint32_t same_id(const struct policy_snapshot *snapshot)
     return snapshot->job_count;
 }
 
+static bool speeds_are_well_formed(const struct policy_snapshot *snapshot)
+{
+    if (snapshot->speed_count > POLICY_SPEEDS_MAX)
+        return false;
+    for (uint32_t i = 0; i < snapshot->speed_count; i++) {
+        const struct policy_speed *speed = &snapshot->speeds[i];
+
+        if (speed->cores == 0 || speed->cores > POLICY_CORES_MAX || speed->permille == 0 ||
+            speed->permille > (i ? speed[-1].permille - 1 : POLICY_FASTEST))
+            return false;
+    }
+    return true;
+}
+
 int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_fault *fault)
 {
     struct good_tables good = {0};
@@ -314,6 +328,8 @@ int policy_snapshot_check(const struct policy_snapshot *snapshot, struct policy_
     if (snapshot->domain_count == 0 || snapshot->domain_count > POLICY_DOMAINS_MAX ||
         snapshot->job_count > POLICY_JOBS_MAX)
         return fault_set(fault, POLICY_FAULT_COUNT, 0);
+    if (!speeds_are_well_formed(snapshot))
+        return fault_set(fault, POLICY_FAULT_SPEED, 0);
     for (uint32_t i = 0; i < snapshot->domain_count; i++)
         if (!domain_is_well_formed(snapshot, i))
             return fault_set(fault, POLICY_FAULT_DOMAIN, i);

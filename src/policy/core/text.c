@@ -108,6 +108,7 @@ static const char *pattern_of(const struct policy_reason *reason)
 static const char *const fault_text[POLICY_FAULT_MAX] = {
     [POLICY_FAULT_NONE] = "no fault",
     [POLICY_FAULT_COUNT] = "no domain, or too many domains or jobs",
+    [POLICY_FAULT_SPEED] = "speeds of cores do not fall, or there is no core of one",
     [POLICY_FAULT_DOMAIN] = "level, parent, capacity or power is wrong",
     [POLICY_FAULT_ENUM] = "unknown state, malleability, pin or span",
     [POLICY_FAULT_WEIGHT] = "weight is 0 or too large",

@@ -240,12 +240,12 @@ static bool is_empty(const struct policy_vector *amount)
              amount->of[POLICY_WORKER]);
 }
 
-/* True if the non-empty entries are the same as now. */
-static bool is_unchanged(struct layout *layout, uint32_t j)
+bool layout_is_unchanged(const struct policy_snapshot *snapshot, const struct policy_plan *plan,
+                         uint32_t j)
 {
-    const struct policy_job *job = &layout->snapshot->jobs[j];
-    const struct policy_decision *decision = &layout->plan->decisions[j];
-    const struct policy_amount *entry = layout_entries(layout, j);
+    const struct policy_job *job = &snapshot->jobs[j];
+    const struct policy_decision *decision = &plan->decisions[j];
+    const struct policy_amount *entry = plan->amounts + decision->amount_first;
     uint32_t held = 0;
 
     for (uint32_t i = 0; i < job->current_count; i++) {
@@ -289,7 +289,9 @@ void layout_run(struct layout *layout, uint32_t j, int64_t mcpu)
         decision->verb = POLICY_VERB_RESUME;
         break;
     default:
-        decision->verb = is_unchanged(layout, j) ? POLICY_VERB_KEEP : POLICY_VERB_RESIZE;
+        decision->verb = layout_is_unchanged(layout->snapshot, layout->plan, j)
+                             ? POLICY_VERB_KEEP
+                             : POLICY_VERB_RESIZE;
     }
 }
 

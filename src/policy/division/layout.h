@@ -77,6 +77,10 @@ void layout_start(struct layout *layout, uint32_t job, uint32_t place,
 void layout_refuse(struct layout *layout, uint32_t job, uint32_t place,
                    const struct policy_vector *need);
 
+/* True if the non-empty entries of a job's decision are the same as now. */
+bool layout_is_unchanged(const struct policy_snapshot *snapshot, const struct policy_plan *plan,
+                         uint32_t job);
+
 /* Sets cores and verb of a job that runs under the plan. */
 void layout_run(struct layout *layout, uint32_t job, int64_t mcpu);
 

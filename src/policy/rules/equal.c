@@ -6,14 +6,16 @@
  *
  * Pinned, rigid and started moldable jobs are taken as given before the rest is shared. Lent cores
  * are taken off a share, not below the minimum; borrowed cores are added where lending has left
- * room. Every job starts and resumes at once, unless memory, parameter servers or workers lack.
+ * room. Where cores differ in speed, speeds.h counts speed instead. Every job starts and resumes at
+ * once, unless memory, parameter servers or workers lack.
  */
 #include "policy/division/layout.h"
 #include "policy/division/order.h"
 #include "policy/division/share.h"
+#include "policy/division/speeds.h"
 #include "policy/rules/policies.h"
 
-enum equal_param { EQUAL_RESERVE, EQUAL_PARAM_MAX };
+enum equal_param { EQUAL_RESERVE, EQUAL_HYBRID, EQUAL_PARAM_MAX };
 
 /* A copy, because the sort would miss the cache at each comparison. */
 struct age {
@@ -162,6 +164,7 @@ static const struct policy_param equal_params[EQUAL_PARAM_MAX] = {
                        .unit = "mcpu",
                        .text = "cores kept for programs that are not jobs",
                        .open = true},
+    [EQUAL_HYBRID] = SPEEDS_PARAM,
 };
 
 const struct policy policy_equal = {

@@ -39,8 +39,9 @@ struct live {
     struct sim_job job;
     struct sim_record record;
     uint32_t held_count;
-    bool starting;               /* `left` counts the start */
-    bool serial;                 /* in a serial phase */
+    uint32_t of_speed[POLICY_SPEEDS_MAX]; /* its cores of each speed; all 0: any */
+    bool starting;                        /* `left` counts the start */
+    bool serial;                          /* in a serial phase */
     sim_sum phase_left;          /* work until its phase ends, when the finish was computed */
     struct policy_amount held[]; /* room for one per domain */
 };

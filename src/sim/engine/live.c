@@ -121,6 +121,14 @@ static void change_state(struct engine *e, struct live *l, enum policy_state sta
     l->state_ns = e->now_ns;
 }
 
+static bool has_own_cores(const struct live *l)
+{
+    for (uint32_t i = 0; i < POLICY_SPEEDS_MAX; i++)
+        if (l->of_speed[i])
+            return true;
+    return false;
+}
+
 /* Takes the job's present cores into account; it makes no progress for @cost_ns. */
 static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
 {
@@ -143,6 +151,11 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
         machine_serve(&e->machine, &job, used, l->server->served, with_cores > 1, &l->task);
     else
         machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
+    machine_own_cores(&e->machine, has_own_cores(l) ? l->of_speed : NULL,
+                      has_own_cores(l) && used >= POLICY_CORE_MCPU
+                          ? (uint32_t)(used / POLICY_CORE_MCPU)
+                          : e->machine.cores,
+                      &l->task);
     /* Its group keeps the weight of its share; without control each thread has one. */
     if (e->options->policy && !l->starting)
         l->task.weight = (uint64_t)(l->mcpu + l->weighs);

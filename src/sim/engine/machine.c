@@ -18,6 +18,10 @@
  * Oversubscription, contention and NUMA: see struct sim_machine. SMT: with b hardware threads busy
  * on p cores, those above p add only the gain: all progress at (p + gain (b - p)) / b. A power cap
  * slows everybody down by what the busy cores draw too much (RAPL, with power linear in speed).
+ *
+ * Cores of several speeds: where cores overlap, the fastest are the busy ones, and all jobs
+ * progress with their mean speed. A job with cores of its own progresses with the mean speed of
+ * those that it uses, the fastest of them in its serial phases.
  */
 #include "sim/engine/machine.h"
 
@@ -40,6 +44,27 @@ static uint64_t times(uint64_t a, uint64_t factor)
 uint32_t sim_curve_speed(const struct sim_curve *curve, uint32_t cores)
 {
     return curve->speedup_permille[(cores < curve->count ? cores : curve->count) - 1];
+}
+
+static int check_speeds(const struct sim_machine *m, struct error *err)
+{
+    uint64_t cores = 0;
+
+    if (m->speed_count > POLICY_SPEEDS_MAX)
+        return error_set(err, -EINVAL, "machine: speeds has %u groups of cores; give at most %d",
+                         m->speed_count, POLICY_SPEEDS_MAX);
+    for (uint32_t i = 0; i < m->speed_count; i++) {
+        cores += m->speeds[i].cores;
+        if (i == 0 ? m->speeds[i].permille != FULL
+                   : m->speeds[i].permille >= m->speeds[i - 1].permille || !m->speeds[i].permille)
+            return error_set(err, -EINVAL,
+                             "machine: speeds begins with the fastest cores, of speed 1, and falls "
+                             "from group to group");
+    }
+    if (m->speed_count && cores != m->cores)
+        return error_set(err, -EINVAL, "machine: speeds counts %llu cores of %u",
+                         (unsigned long long)cores, m->cores);
+    return 0;
 }
 
 int machine_check(const struct sim_machine *m, struct error *err)
@@ -71,7 +96,32 @@ int machine_check(const struct sim_machine *m, struct error *err)
                          "machine: the power cap leaves nothing above the idle power");
     if ((unsigned)m->placement >= SIM_PLACEMENT_MAX)
         return error_set(err, -EINVAL, "machine: unknown placement %d", (int)m->placement);
-    return 0;
+    return check_speeds(m, err);
+}
+
+/* ---- cores of several speeds ----------------------------------------------------------------- */
+
+/* Mean speed of the fastest @cores (32 fractional bits, above 0) of these, as a factor. */
+static uint64_t fastest(const struct sim_machine *m, const uint32_t *of_speed, uint64_t cores)
+{
+    uint64_t left = cores;
+    sim_sum speed = 0;
+
+    for (uint32_t i = 0; i < m->speed_count && left; i++) {
+        uint64_t group = (of_speed ? of_speed[i] : m->speeds[i].cores) * MACHINE_ONE;
+        uint64_t used = group < left ? group : left;
+
+        speed += (sim_sum)used * m->speeds[i].permille;
+        left -= used;
+    }
+    return left == cores ? MACHINE_ONE : (uint64_t)((speed << 32) / FULL / (cores - left));
+}
+
+void machine_own_cores(const struct sim_machine *m, const uint32_t *of_speed, uint32_t threads,
+                       struct machine_task *task)
+{
+    if (m->placement == SIM_EXCLUSIVE && m->speed_count > 1)
+        task->speed = times(task->speed, fastest(m, of_speed, threads * MACHINE_ONE));
 }
 
 /* ---- one job, alone -------------------------------------------------------------------------- */
@@ -168,6 +218,7 @@ uint64_t machine_alone_ns(const struct sim_machine *m, const struct sim_job *job
     sim_sum alone;
 
     machine_hold(m, job, cores * POLICY_CORE_MCPU, false, &task);
+    machine_own_cores(m, NULL, cores, &task);
     machine_share(m, &only, 1);
     alone = job->start_ns + (((sim_sum)(job->work_ns - serial) << 32) + task.rate - 1) / task.rate;
     machine_hold(m, job, POLICY_CORE_MCPU, false, &task);
@@ -260,6 +311,8 @@ static uint64_t common_factor(const struct sim_machine *m, sim_sum runnable, uin
     }
     if (busy > pairs)
         factor = scale(factor, pairs + scale(busy - pairs, m->smt_gain_permille, FULL), busy);
+    if (m->speed_count > 1 && m->placement != SIM_EXCLUSIVE && busy)
+        factor = times(factor, fastest(m, NULL, busy));
     if (m->cap_uw && dynamic_uw > m->cap_uw - m->idle_uw) {
         factor = scale(factor, m->cap_uw - m->idle_uw, dynamic_uw);
         dynamic_uw = m->cap_uw - m->idle_uw;

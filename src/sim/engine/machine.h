@@ -41,6 +41,13 @@ void machine_serve(const struct sim_machine *machine, const struct sim_job *job,
                    uint32_t requests, bool spread, struct machine_task *ret_task);
 
 /*
+ * Slows the job down to the speed of its own cores, of which it uses the fastest @threads;
+ * @of_speed NULL: it has all cores of the machine. Nothing where cores overlap or are alike.
+ */
+void machine_own_cores(const struct sim_machine *machine, const uint32_t *of_speed,
+                       uint32_t threads, struct machine_task *task);
+
+/*
  * Whether the job is in a serial phase after @done of its work (ns, 32 fractional bits); *ret_left
  * is the work until the phase ends.
  */

@@ -51,6 +51,9 @@ struct sim_machine {
     uint32_t cores; /* 1 … SIM_CORES_MAX */
     uint32_t numa;  /* NUMA nodes of equal size, at least 1 */
     uint32_t smt;   /* hardware threads per core, at least 1; `cores` counts hardware threads */
+    /* Groups of cores of one speed, the fastest first, with 1000 permille; 0: all are alike. */
+    struct policy_speed speeds[POLICY_SPEEDS_MAX];
+    uint32_t speed_count;
     uint32_t smt_gain_permille; /* speed of a core's second thread beside a busy first one */
     int64_t memory_bytes;       /* 0: not counted */
     uint64_t idle_uw;           /* drawn by the machine without work */

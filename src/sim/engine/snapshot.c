@@ -174,6 +174,7 @@ static void describe(const struct engine *e, const struct live *l, struct policy
     ret_job->priority = job->priority;
     ret_job->span = POLICY_NODE;
     ret_job->preemptible = job->preemptible;
+    ret_job->fenced = e->machine.placement == SIM_EXCLUSIVE;
     ret_job->request.of[POLICY_MCPU] = (int64_t)job->request * POLICY_CORE_MCPU;
     ret_job->min.of[POLICY_MCPU] = min * POLICY_CORE_MCPU;
     ret_job->request.of[POLICY_MEMORY] = ret_job->min.of[POLICY_MEMORY] = job->memory_bytes;
@@ -282,13 +283,19 @@ static int carry_out(struct engine *e, struct live *l, const struct policy_decis
         [POLICY_VERB_INFEASIBLE] = 1 << POLICY_QUEUED | 1 << POLICY_PAUSED,
     };
     const struct policy_amount *amounts = e->book.plan.amounts + d->amount_first;
+    bool other;
 
     if (d->id != l->job.id || d->amount_count > e->domain_count)
         return bad_plan(e, l, "the decision is for another job, or in more places than there are");
     if (d->verb >= POLICY_VERB_MAX || !(fits[d->verb] & 1u << l->state))
         return bad_plan(e, l, "the verb does not fit its state");
+    other = memcmp(l->of_speed, d->of_speed, sizeof(l->of_speed)) != 0;
+    memcpy(l->of_speed, d->of_speed, sizeof(l->of_speed));
     switch (d->verb) {
     case POLICY_VERB_KEEP:
+        if (other)
+            live_hold(e, l);
+        return 0;
     case POLICY_VERB_HOLD:
         return 0;
     case POLICY_VERB_PAUSE: /* it keeps its former amounts, which the next snapshot needs */
@@ -398,9 +405,11 @@ int snapshot_decide(struct engine *e)
         .user_count = fill_users(e),
         .params = e->options->params,
         .state_size = b->state_size,
+        .speed_count = e->machine.speed_count,
     };
     int r;
 
+    memcpy(snapshot.speeds, e->machine.speeds, sizeof(snapshot.speeds));
     for (uint32_t i = 0; i < e->count; i++)
         refresh(e, e->live[i], &e->jobs[i]);
     servers_bound(e);

@@ -57,6 +57,7 @@ enum machine_key {
     MACHINE_OVERSUBSCRIPTION,
     MACHINE_CONTENTION,
     MACHINE_NUMA_LOSS,
+    MACHINE_SPEEDS, /* a list; the others are values */
     MACHINE_KEY_MAX
 };
 
@@ -71,7 +72,7 @@ static const char *const placements[] = {
 static const char *const machine_keys[] = {
     "cores",      "numa",       "smt",       "smt_gain",  "memory",
     "idle_watts", "core_watts", "cap_watts", "placement", "oversubscription",
-    "contention", "numa_loss",  NULL};
+    "contention", "numa_loss",  "speeds",    NULL};
 static_assert(ARRAY_LEN(machine_keys) == MACHINE_KEY_MAX + 1, "a name for each key");
 
 static const struct value_type machine_types[] = {
@@ -88,7 +89,31 @@ static const struct value_type machine_types[] = {
     [MACHINE_CONTENTION] = {VALUE_FACTOR, 0, 999, NULL, 0},
     [MACHINE_NUMA_LOSS] = {VALUE_FACTOR, 0, 999, NULL, 0},
 };
-static_assert(ARRAY_LEN(machine_types) == MACHINE_KEY_MAX, "a type for each key");
+static_assert(ARRAY_LEN(machine_types) == MACHINE_SPEEDS, "a type for each value");
+
+/* Reads [[8, 1], [4, 0.6]]: eight cores, and four that are slower. */
+static int read_speeds(const struct node *machine, struct sim_machine *ret, struct error *err)
+{
+    static const struct value_type cores = {VALUE_COUNT, 1, SIM_CORES_MAX, NULL, 0};
+    static const struct value_type speed = {VALUE_FACTOR, 1, POLICY_FASTEST, NULL, 0};
+    struct node list = node_member(machine, machine_keys[MACHINE_SPEEDS]);
+    int r = list.value ? node_array(&list, 1, POLICY_SPEEDS_MAX, err) : 0;
+
+    for (size_t i = 0; r == 0 && i < json_array_size(list.value); i++) {
+        struct node group = node_element(&list, i);
+        int64_t value[2] = {0};
+
+        r = node_array(&group, 2, 2, err);
+        for (size_t k = 0; r == 0 && k < 2; k++) {
+            struct node part = node_element(&group, k);
+
+            r = node_value(&part, k ? &speed : &cores, &value[k], err);
+        }
+        ret->speeds[ret->speed_count++] =
+            (struct policy_speed){(uint32_t)value[0], (uint32_t)value[1]};
+    }
+    return r;
+}
 
 static int read_machine(const struct node *root, struct scenario *s, struct error *err)
 {
@@ -101,7 +126,7 @@ static int read_machine(const struct node *root, struct scenario *s, struct erro
     if (!node.value)
         return node_error(root, err, "machine is missing: {\"cores\": 16}");
     r = node_object(&node, machine_keys, err);
-    for (int key = 0; r == 0 && key < MACHINE_KEY_MAX; key++)
+    for (int key = 0; r == 0 && key < MACHINE_SPEEDS; key++)
         r = node_optional(&node, machine_keys[key], &machine_types[key], &value[key], err);
     if (r == 0 && value[MACHINE_CORES] == 0)
         r = node_error(&node, err, "cores is missing: how many the machine has");
@@ -122,6 +147,9 @@ static int read_machine(const struct node *root, struct scenario *s, struct erro
         .numa_permille = (uint32_t)value[MACHINE_NUMA_LOSS],
     };
     s->fractions.cores = s->machine.cores;
+    r = read_speeds(&node, &s->machine, err);
+    if (r < 0)
+        return r;
     if (machine_check(&s->machine, &reason) == 0)
         return 0;
     text = strstr(reason.text, ": "); /* the path says "machine" already */

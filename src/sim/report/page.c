@@ -197,6 +197,9 @@ static void machine_table(FILE *f, const struct compare *compare)
     fprintf(f, "<tr><td>placement</td><td>%s</td></tr>\n", placements[m->placement]);
     parameter(f, "NUMA nodes", "%g", m->numa);
     parameter(f, "hardware threads per core", "%g", m->smt);
+    for (uint32_t i = 0; i < m->speed_count; i++)
+        fprintf(f, "<tr><td>cores of speed %.3g</td><td>%u</td></tr>\n",
+                m->speeds[i].permille / 1e3, m->speeds[i].cores);
     parameter(f, "memory, GiB (0: not counted)", "%.4g", (double)m->memory_bytes / 0x1p30);
     parameter(f, "idle watts", "%.4g", (double)m->idle_uw / 1e6);
     parameter(f, "watts of a busy core", "%.4g", (double)m->core_uw / 1e6);
