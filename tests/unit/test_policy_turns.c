@@ -395,32 +395,64 @@ static void nobody_starves_where_that_is_promised(void **state)
 #define SLOWDOWN      5
 #define SIZED_STREAMS TIMES(16)
 #define MOST_SIZED    16
+#define ASSUMED       (60 * SECOND) /* by `unknown`, the policy's default */
 
-/* A job that takes 1 s to LONGEST of one core, and tells what is left; short ones are many. */
-static void come_sized(uint32_t i, uint64_t sizes[])
+/* Who comes: whether jobs tell what is left of them, and how many users they are of. */
+struct sized {
+    bool unknown;
+    uint32_t users;
+};
+
+static struct policy_user sized_users[MOST_SIZED];
+
+/* A job that takes 1 s to LONGEST of one core; short ones are many. */
+static void come_sized(uint32_t i, uint64_t sizes[], const struct sized *kind)
 {
     struct policy_job *job = &scene.jobs[i];
+    uint32_t cores = (uint32_t)(scene.domains[0].capacity.of[POLICY_MCPU] / POLICY_CORE_MCPU);
 
     come(job);
+    if (kind->users > 1) /* what is larger than its user's share waits for the others to rest */
+        job->request.of[POLICY_MCPU] = CORES(1 + random_below(cores / kind->users));
     job->min.of[POLICY_MCPU] = CORES(1);
     sizes[i] = random_below(4) ? (1 + random_below(10)) * SECOND
                                : (1 + random_below(LONGEST / SECOND)) * SECOND;
-    job->remaining_ns = sizes[i];
+    job->remaining_ns = kind->unknown ? POLICY_UNKNOWN : sizes[i];
 }
 
 /*
- * A stream in which each job that ends is followed by another one at once. Returns the longest wait
- * of any job beyond SLOWDOWN times its size.
+ * What a job may wait before it is late: SLOWDOWN times its own time. Of a job of unknown size that
+ * is what it has run, and as long again, or the work that is assumed for a new one.
  */
-static uint64_t longest_late(const struct policy_spec *spec, uint32_t stream)
+static uint64_t patience(uint64_t size, const struct sized *kind)
+{
+    uint64_t own = size;
+
+    if (kind->unknown)
+        own += size > ASSUMED ? size : ASSUMED;
+    return SLOWDOWN * own;
+}
+
+/*
+ * A stream in which each job that ends is followed by another one at once, of the same user.
+ * Returns the longest wait of any job beyond its patience.
+ */
+static uint64_t longest_late(const struct policy_spec *spec, uint32_t stream,
+                             const struct sized *kind)
 {
     uint64_t sizes[BUILD_JOBS], longest = 0, end;
 
     random_state = stream;
-    scene_init(&scene, 1 + random_below(4), 0);
+    scene_init(&scene, kind->users + random_below(4), 0);
+    scene.snapshot.users = sized_users;
+    scene.snapshot.user_count = kind->users;
+    for (uint32_t u = 0; u < kind->users; u++)
+        sized_users[u] =
+            (struct policy_user){.id = u, .weight = 100, .most_mcpu = POLICY_UNLIMITED};
     for (uint32_t i = 0, n = 6 + random_below(MOST_SIZED - 6); i < n; i++) {
         scene_job(&scene)->preemptible = true;
-        come_sized(i, sizes);
+        scene.jobs[i].user = i % 3 ? 0 : i / 3 % kind->users; /* the first one has most */
+        come_sized(i, sizes, kind);
     }
     end = scene.snapshot.now_ns + 6 * MOST_SIZED * LONGEST;
     while (scene.snapshot.now_ns < end) {
@@ -429,11 +461,13 @@ static uint64_t longest_late(const struct policy_spec *spec, uint32_t stream)
         for (uint32_t i = 0; i < scene.snapshot.job_count; i++) {
             struct policy_job *job = &scene.jobs[i];
 
-            if (job->wait_ns > SLOWDOWN * sizes[i] && job->wait_ns - SLOWDOWN * sizes[i] > longest)
-                longest = job->wait_ns - SLOWDOWN * sizes[i];
+            uint64_t may = patience(sizes[i], kind);
+
+            if (job->wait_ns > may && job->wait_ns - may > longest)
+                longest = job->wait_ns - may;
             if (job->run_ns >= sizes[i])
-                come_sized(i, sizes);
-            else
+                come_sized(i, sizes, kind);
+            else if (!kind->unknown)
                 job->remaining_ns = sizes[i] - job->run_ns;
         }
     }
@@ -441,17 +475,35 @@ static uint64_t longest_late(const struct policy_spec *spec, uint32_t stream)
 }
 
 /* Whoever is late waits for older late ones at most: each of them takes LONGEST, and a step. */
-static void response_keeps_its_bound_of_slowdown(void **state)
+static void keeps_its_bound(const struct sized *kind)
 {
     struct policy_spec bounded = choice("response/slowdown=5000"),
                        unbounded = choice("response/slowdown=1000000000");
     uint32_t starving = 0;
 
     for (uint32_t n = 0; n < SIZED_STREAMS; n++) {
-        assert_true(longest_late(&bounded, n) <= scene.snapshot.job_count * (LONGEST + 6 * SECOND));
-        starving += longest_late(&unbounded, n) > scene.snapshot.job_count * (LONGEST + 6 * SECOND);
+        assert_true(longest_late(&bounded, n, kind) <=
+                    scene.snapshot.job_count * (LONGEST + 6 * SECOND));
+        starving +=
+            longest_late(&unbounded, n, kind) > scene.snapshot.job_count * (LONGEST + 6 * SECOND);
     }
-    assert_true(starving > SIZED_STREAMS / 4);
+    assert_true(starving > (kind->unknown ? 0 : SIZED_STREAMS / 4));
+}
+
+static void response_keeps_its_bound_of_slowdown(void **state)
+{
+    keeps_its_bound(&(struct sized){.users = 1});
+}
+
+static void response_keeps_it_for_jobs_of_unknown_size(void **state)
+{
+    keeps_its_bound(&(struct sized){.unknown = true, .users = 1});
+}
+
+static void response_keeps_it_for_each_of_several_users(void **state)
+{
+    keeps_its_bound(&(struct sized){.users = 3});
+    keeps_its_bound(&(struct sized){.unknown = true, .users = 3});
 }
 
 int main(void)
@@ -473,6 +525,8 @@ int main(void)
         cmocka_unit_test(a_foreign_state_is_refused),
         cmocka_unit_test(nobody_starves_where_that_is_promised),
         cmocka_unit_test(response_keeps_its_bound_of_slowdown),
+        cmocka_unit_test(response_keeps_it_for_jobs_of_unknown_size),
+        cmocka_unit_test(response_keeps_it_for_each_of_several_users),
     };
 
     return cmocka_run_group_tests_name("policy turns", tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "policy/core/extras.h"
 
+#include "base/minmax.h"
+
 #include <assert.h>
 #include <stddef.h>
 
@@ -17,6 +19,9 @@
 #define GAIN_PART  8    /* progress must rise by this part of what linear speed-up would give */
 #define BUSY_GAIN  300  /* permille of what they should keep busy, where progress is not known */
 #define CONFIDENT  500  /* permille */
+#define SWINGS     8    /* in a row are chance */
+#define SWING_PAUSE                                                                                \
+    UINT64_C(5000000000) /* after the hold-off: a loan that comes within this comes soon */
 
 /* ---- what was measured ----------------------------------------------------------------------- */
 
@@ -162,11 +167,27 @@ static int64_t lent(const struct extras_job *jobs, uint32_t count)
 
 /* ---- taking back ----------------------------------------------------------------------------- */
 
-/* A short loan doubles the hold-off, a long one begins it anew. */
-static void hold_off(uint64_t now_ns, bool was_short, uint64_t *hold_ns, uint64_t *until_ns)
+/*
+ * Whether loans come and go without end. A load whose period is near a multiple of the looks' beats
+ * with them: idle for some seconds as they see it, then not. Each such loan lasts longer than a
+ * trial, and the next one comes soon after the hold-off.
+ */
+static bool swings(uint64_t now_ns, uint64_t since_ns, uint64_t until_ns, uint32_t *count)
+{
+    bool again = now_ns - since_ns < EXTRAS_SWING_NS && since_ns >= until_ns &&
+                 since_ns - until_ns < SWING_PAUSE;
+
+    *count = again ? *count + 1 : 0;
+    return *count > SWINGS;
+}
+
+/* A short loan doubles the hold-off, as one of many that swing does; a long one begins it anew. */
+static void hold_off(uint64_t now_ns, bool was_short, uint64_t since_ns, uint64_t *hold_ns,
+                     uint64_t *until_ns, uint32_t *swung)
 {
     uint64_t doubled = 2 * *hold_ns < EXTRAS_HOLD_MAX_NS ? 2 * *hold_ns : EXTRAS_HOLD_MAX_NS;
 
+    was_short |= swings(now_ns, since_ns, *until_ns, swung);
     *hold_ns = was_short && *hold_ns ? doubled : EXTRAS_HOLD_NS;
     *until_ns = now_ns + *hold_ns;
 }
@@ -182,7 +203,8 @@ static void end_own(struct extras_job *j, uint64_t now_ns, enum extras_end why)
     bool failed = why == EXTRAS_NO_GAIN;
 
     j->end = why;
-    hold_off(now_ns, failed || is_short(j, now_ns), &j->loan.hold_ns, &j->loan.until_ns);
+    hold_off(now_ns, failed || is_short(j, now_ns), j->loan.since_ns, &j->loan.hold_ns,
+             &j->loan.until_ns, &j->loan.swings);
     j->loan.extra = 0;
 }
 
@@ -208,6 +230,7 @@ static bool take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uin
     int64_t all = lent(jobs, count);
     struct extras_job *least;
     bool was_short = false, any = false;
+    uint64_t since_ns = 0;
 
     while ((least = least_of(jobs, count)) != NULL) {
         int64_t last = takes(least, least->share + least->loan.extra);
@@ -216,12 +239,13 @@ static bool take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uin
             break;
         all -= last;
         was_short |= is_short(least, now_ns);
+        since_ns = larger_u64(since_ns, least->loan.since_ns);
         least->loan.extra--;
         least->end = why;
         any = true;
     }
     if (any)
-        hold_off(now_ns, was_short, &x->hold_ns, &x->until_ns);
+        hold_off(now_ns, was_short, since_ns, &x->hold_ns, &x->until_ns, &x->swings);
     return any;
 }
 

@@ -27,11 +27,15 @@
 #define EXTRAS_HOLD_MAX_NS                                                                         \
     UINT64_C(64000000000) /* … doubled by each that was short or did not pay */
 
+#define EXTRAS_SWING_NS                                                                            \
+    UINT64_C(5000000000) /* loans below this that follow each other at once swing: see extras.c */
+
 /* State of the machine from look to look; all zero at first. */
 struct extras {
     int64_t lendable_mcpu; /* at the last look */
     uint64_t until_ns;     /* gives none before */
     uint64_t hold_ns;
+    uint32_t swings;  /* loans in a row that were taken back soon, and given again at once */
     bool idle_before; /* the last look could have given */
 };
 
@@ -43,6 +47,7 @@ struct extras_loan {
     uint64_t trial_ns; /* begin of its trial */
     uint64_t until_ns; /* gets none before */
     uint64_t hold_ns;
+    uint32_t swings;   /* as in struct extras */
     uint64_t before;   /* rate without extra threads, smoothed; 0: not known */
     int64_t base_mcpu; /* what it kept busy without them, smoothed; 0: not known */
     uint64_t trial_rate, trial_busy, trial_extra; /* sums over the looks of a trial */
