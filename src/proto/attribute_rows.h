@@ -27,7 +27,10 @@ ATTRIBUTE(CLASS, class, .key = "class", .kind = KIND_NUMBER,
     .value = "N", .text = "smaller goes first in the queue",
     .page = "Jobs of a smaller class go first in the queue of *fcfs* and, among those of one priority,\n"
             "\tof *priority*: give interactive jobs 0 and batch jobs 10. A job may wait for as long as\n"
-            "\tothers of smaller classes come.")
+            "\tothers of smaller classes come. *response* ranks by class before size, until a job has\n"
+            "\twaited too long (its *slowdown*), and idle cores are lent to the smaller class first.\n"
+            "\t*equal* and the other policies, under which all jobs run at once, do not look at it:\n"
+            "\tthere a *--weight* tells jobs apart.")
 ATTRIBUTE(REQUEST, request, .key = "request", .kind = KIND_NUMBER, .none = true, .none_word = true,
     .least = 1, .most = PROTO_THREADS_MAX,
     .value = "K", .text = "cores that it should have, for policies that go by requests",

@@ -243,6 +243,18 @@ static void threads_that_are_busy_in_part_are_lent_until_the_cores_are_full(void
     assert_int_equal(jobs[0].loan.extra, 0);
 }
 
+static void interactive_jobs_are_lent_first(void **state)
+{
+    setup(3);
+    jobs[0].class = 10;
+    jobs[1].weight = 50; /* gains less, and is younger */
+    jobs[2].busy_mcpu = 700;
+    look(1300);
+    look(1300);
+    assert_int_equal(jobs[0].loan.extra, 0);
+    assert_int_equal(jobs[1].loan.extra, 1);
+}
+
 static void a_users_limit_holds(void **state)
 {
     setup(3);
@@ -311,6 +323,7 @@ struct load {
     uint64_t period_ns, busy_ns, phase_ns;
     uint32_t rest;
     bool flat; /* more threads than its share make it no faster */
+    bool lies; /* its progress is told as it likes: with more threads ever more */
     double cpu, wait, work, done;
 };
 
@@ -399,7 +412,8 @@ static void look_at(struct small *m)
         jobs[i].share = l->share;
         jobs[i].busy_mcpu = (int64_t)(1000 * l->cpu / steps);
         jobs[i].wait_mcpu = (int64_t)(1000 * l->wait / steps);
-        jobs[i].rate = (uint64_t)(100000 * l->work / steps);
+        jobs[i].rate = l->lies ? (1 + jobs[i].loan.extra) * (1 + random_next() % 1000000)
+                               : (uint64_t)(100000 * l->work / steps);
         l->done += l->work;
         l->cpu = l->wait = l->work = 0;
         before[i] = jobs[i].loan.extra;
@@ -543,6 +557,7 @@ static void who_has_work_is_never_without_its_cores_for_long(void **state)
             l->phase_ns = random_next() % l->period_ns;
             l->rest = (uint32_t)(random_next() % 3);
             l->flat = random_next() % 4 == 0;
+            l->lies = i % 2 && random_next() % 2;
         }
         for (int k = 0; k < 100; k++) {
             uint32_t extra = 0;
@@ -571,6 +586,7 @@ int main(void)
         cmocka_unit_test(without_known_progress_use_decides),
         cmocka_unit_test(the_steeper_curve_gets_it),
         cmocka_unit_test(threads_that_are_busy_in_part_are_lent_until_the_cores_are_full),
+        cmocka_unit_test(interactive_jobs_are_lent_first),
         cmocka_unit_test(a_users_limit_holds),
         cmocka_unit_test(who_waits_beside_idle_cores_is_tried),
         cmocka_unit_test(beside_another_users_loan_all_waiting_counts),

@@ -615,6 +615,30 @@ static void no_load_makes_it_swing(void **state)
     sweep(&parallel, 0);
 }
 
+/* Two minutes with strangers on half of its cores: those that it has do half of the work. */
+static void strangers_are_outdone_and_what_was_taken_is_given_back(void **state)
+{
+    struct load load = {
+        .promise_ms = 50, .serial_us = 8000, .width = 1, .high = 300, .least = 1, .most = CORES};
+    uint32_t few = 0, late = 0, most = 0;
+
+    begin(&staged, &load, 4, false);
+    run(&staged, 120);
+    staged.taken_permille = 500;
+    run(&staged, 120);
+    staged.taken_permille = 0;
+    run(&staged, 180);
+    for (uint32_t k = 60; k < 420; k++) {
+        late += k >= 130 && k < 240 && !staged.kept[k];
+        most += k >= 130 && k < 240 && staged.held[k] >= 6;
+        few += (k < 120 || k >= 330) && staged.held[k] <= 5;
+    }
+    assert_true(most >= 100); /* of 110 s */
+    assert_true(late <= 11);
+    assert_true(few >= 135); /* of 150 s */
+    assert_true(staged.changes <= 60);
+}
+
 /* It waits for a database. */
 static void a_server_whose_latency_ignores_cores_has_its_least(void **state)
 {
@@ -724,6 +748,7 @@ int main(void)
         cmocka_unit_test(a_constant_load_gets_little_more_than_the_fewest_cores),
         cmocka_unit_test(a_step_of_the_load_is_followed),
         cmocka_unit_test(no_load_makes_it_swing),
+        cmocka_unit_test(strangers_are_outdone_and_what_was_taken_is_given_back),
         cmocka_unit_test(a_server_whose_latency_ignores_cores_has_its_least),
         cmocka_unit_test(an_impossible_promise_does_not_take_all_for_good),
         cmocka_unit_test(two_promises_that_exclude_each_other_do_not_swing),

@@ -210,6 +210,26 @@ static void the_shorter_gets_more_and_starts_first(void **state)
     expect(3, POLICY_VERB_HOLD, 0, "waits for cores: needs 1 core, 0 cores free");
 }
 
+static void interactive_jobs_come_before_shorter_batch_jobs(void **state)
+{
+    response_scene(8, 4, (const uint32_t[]){100, 40, 60, 80}, 4);
+    scene.jobs[1].class = scene.jobs[2].class = scene.jobs[3].class = 10;
+    decide("response/exponent=500");
+    expect(0, POLICY_VERB_RESIZE, 4, "4 cores as number 1 of 4 jobs by class and work left");
+    expect(1, POLICY_VERB_RESIZE, 2, "2 cores as number 2 of 4 jobs by class and work left");
+    expect(3, POLICY_VERB_KEEP, 1, "1 core as number 4 of 4 jobs by class and work left");
+
+    response_scene(1, 2, (const uint32_t[]){40, 400}, 0);
+    scene.jobs[0].class = 10;
+    decide("response/long=1000000");
+    assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_HOLD);
+    assert_int_equal(outcome.decisions[1].verb, POLICY_VERB_START);
+    scene.jobs[0].wait_ns = 20 * 40 * SECOND; /* late */
+    decide("response/long=1000000");
+    assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_START);
+    assert_int_equal(outcome.decisions[1].verb, POLICY_VERB_HOLD);
+}
+
 static void rigid_jobs_start_by_the_core_time_they_take(void **state)
 {
     /* on 8 cores each, of 8: the short one uses them badly, and goes first all the same */
@@ -412,6 +432,7 @@ int main(void)
         cmocka_unit_test(hesrpt_is_within_a_percent_of_the_optimum),
         cmocka_unit_test(hesrpt_known_case),
         cmocka_unit_test(the_shorter_gets_more_and_starts_first),
+        cmocka_unit_test(interactive_jobs_come_before_shorter_batch_jobs),
         cmocka_unit_test(rigid_jobs_start_by_the_core_time_they_take),
         cmocka_unit_test(a_job_that_would_end_last_anyhow_does_not_wait),
         cmocka_unit_test(a_much_shorter_job_starts_beside_those_who_run),

@@ -399,7 +399,7 @@ static void nobody_starves_where_that_is_promised(void **state)
 
 /* Who comes: whether jobs tell what is left of them, and how many users they are of. */
 struct sized {
-    bool unknown;
+    bool unknown, classes;
     uint32_t users;
 };
 
@@ -414,6 +414,7 @@ static void come_sized(uint32_t i, uint64_t sizes[], const struct sized *kind)
     come(job);
     if (kind->users > 1) /* what is larger than its user's share waits for the others to rest */
         job->request.of[POLICY_MCPU] = CORES(1 + random_below(cores / kind->users));
+    job->class = kind->classes ? random_below(3) : 0;
     job->min.of[POLICY_MCPU] = CORES(1);
     sizes[i] = random_below(4) ? (1 + random_below(10)) * SECOND
                                : (1 + random_below(LONGEST / SECOND)) * SECOND;
@@ -500,6 +501,11 @@ static void response_keeps_it_for_jobs_of_unknown_size(void **state)
     keeps_its_bound(&(struct sized){.unknown = true, .users = 1});
 }
 
+static void response_keeps_it_for_batch_beside_interactive_jobs(void **state)
+{
+    keeps_its_bound(&(struct sized){.classes = true, .users = 1});
+}
+
 static void response_keeps_it_for_each_of_several_users(void **state)
 {
     keeps_its_bound(&(struct sized){.users = 3});
@@ -526,6 +532,7 @@ int main(void)
         cmocka_unit_test(nobody_starves_where_that_is_promised),
         cmocka_unit_test(response_keeps_its_bound_of_slowdown),
         cmocka_unit_test(response_keeps_it_for_jobs_of_unknown_size),
+        cmocka_unit_test(response_keeps_it_for_batch_beside_interactive_jobs),
         cmocka_unit_test(response_keeps_it_for_each_of_several_users),
     };
 

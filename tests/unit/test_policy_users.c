@@ -437,6 +437,57 @@ static void a_job_of_nobody_is_refused(void **state)
     assert_int_equal(fault.code, POLICY_FAULT_USER);
 }
 
+/* What a job says of itself: its work left, and its speed with any number of cores. */
+static void lie(struct policy_job *job, uint32_t *table, uint32_t cores)
+{
+    bool told = !one_in(4);
+
+    job->remaining_ns = one_in(4) ? POLICY_UNKNOWN : 1 + random_below(100000) * SECOND / 100;
+    table[0] = 1000;
+    for (uint32_t k = 1; k < cores; k++)
+        table[k] = 1 + random_below(1 << (1 + random_below(28)));
+    job->curve[POLICY_MCPU] =
+        (struct policy_curve){told ? table : NULL, NULL, told ? cores : 0, 1000};
+}
+
+static void what_one_user_tells_takes_nothing_from_another(void **state)
+{
+    static uint32_t tables[BUILD_JOBS][32];
+    uint32_t moved = 0;
+
+    for (uint32_t n = 0; n < RANDOM_SNAPSHOTS / 4; n++) {
+        const char *policy = policy_at(n % policy_count())->name;
+        uint32_t cores, count;
+        int64_t used = 0, of_liars = 0, share;
+
+        random_state = n;
+        cores = 4 + random_below(28);
+        count = 2 + random_below(cores / 2);
+        share = CORES(cores / (count < 3 ? count : 3));
+        scene_init(&scene, cores, 0);
+        tell_users(&scene, 3);
+        for (uint32_t i = 0; i < count; i++) {
+            struct policy_job *job = job_of(i % 3);
+
+            lie(job, tables[i], cores);
+            scene_hold(&scene, job, 0, 1, 0);
+        }
+        for (int round = 0; round < 4; round++) {
+            decide_by(policy, &scene, &outcome);
+            if (round == 0)
+                used = mcpu_of(&outcome, &scene, 0);
+            /* What it gets beyond are cores that others do not want at present. */
+            assert_true(mcpu_of(&outcome, &scene, 0) >= (used < share ? used : share));
+            moved += round && of_liars != policy_decision_total(&outcome.plan, 1, POLICY_MCPU);
+            of_liars = policy_decision_total(&outcome.plan, 1, POLICY_MCPU);
+            for (uint32_t i = 0; i < count; i++)
+                if (scene.jobs[i].user)
+                    lie(&scene.jobs[i], tables[i], cores);
+        }
+    }
+    assert_true(moved > RANDOM_SNAPSHOTS / 100); /* among their own jobs they decide something */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,6 +509,7 @@ int main(void)
         cmocka_unit_test(one_user_has_the_same_plan_as_without_users),
         cmocka_unit_test(every_policy_serves_several_users),
         cmocka_unit_test(a_job_of_nobody_is_refused),
+        cmocka_unit_test(what_one_user_tells_takes_nothing_from_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,8 @@ struct server {
     uint32_t ended[2][LONGEST]; /* by duration: the present second, and the one before */
     uint32_t count[2], top[2];  /* how many, and the longest */
     struct promise_state stage;
-    bool fixed; /* without the stage */
+    bool fixed;              /* without the stage */
+    uint32_t taken_permille; /* part of its cores that strangers take */
     /* Results, of each second. */
     uint32_t seconds;
     bool kept[1024];
@@ -105,7 +106,7 @@ static uint32_t less(uint32_t *left, uint32_t by)
 /* A millisecond: cores are shared among those that run, the rest among their parallel parts. */
 static void work(struct server *m)
 {
-    uint32_t room = m->cores * 1000, each, wide = 0;
+    uint32_t room = m->cores * (1000 - m->taken_permille), each, wide = 0;
 
     while (m->running < THREADS && m->head != m->tail)
         m->runs[m->running++] = m->line[m->head++ % LINE];

@@ -158,6 +158,7 @@ static int measure(struct idle *i, struct job *j, uint64_t now, struct extras_jo
     *ret = (struct extras_job){.id = j->number,
                                .share = j->wanted.share,
                                .weight = (uint32_t)j->asked.attributes.weight,
+                               .class = (uint32_t)j->asked.attributes.class,
                                .busy_mcpu = (int64_t)(1000 * j->observed.usage.busy),
                                .loan = x->loan};
     if (j->admission.phase != JOB_RUNNING || j->observed.frozen)

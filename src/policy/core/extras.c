@@ -324,7 +324,8 @@ static bool may_get(const struct extras_job *j, const struct extras_user *u)
            gain(j, j->share + j->loan.extra + 1) > 0;
 }
 
-/* The user with fewer extras first, then the larger gain, then the older job. */
+/* The user with fewer extras first, then the smaller class, the larger gain, the
+ * older job. */
 static bool precedes(const struct extras_job *a, const struct extras_job *b,
                      const struct extras_user *users)
 {
@@ -333,6 +334,8 @@ static bool precedes(const struct extras_job *a, const struct extras_job *b,
 
     if (users[a->user].extra != users[b->user].extra)
         return users[a->user].extra < users[b->user].extra;
+    if (a->class != b->class)
+        return a->class < b->class;
     return of_a != of_b ? of_a > of_b : a->id < b->id;
 }
 

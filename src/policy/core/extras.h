@@ -72,6 +72,7 @@ struct extras_job {
     uint32_t share;    /* cores by the plan; 0: does not run */
     uint32_t most;     /* threads that it may have; the share or less where none may be added */
     uint32_t weight;   /* what its speed is worth */
+    uint32_t class;    /* smaller goes first, once users have the same number of extras */
     int64_t busy_mcpu; /* cores that it kept busy since the last look */
     int64_t wait_mcpu; /* its threads that could have run and had no core, on average */
     uint64_t rate;     /* progress per second in a unit of its own; 0: not known */

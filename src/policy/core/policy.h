@@ -257,7 +257,7 @@ enum policy_reason_code {
     POLICY_REASON_GAIN,      /* [mcpu, permille of a core that the last added, one more would] */
     POLICY_REASON_NO_CURVE,  /* [mcpu, equal share mcpu] */
     POLICY_REASON_GIVES_WAY, /* [mcpu]: others gain more from them */
-    POLICY_REASON_SIZE_RANK, /* [mcpu, place by work left, jobs] */
+    POLICY_REASON_SIZE_RANK, /* [mcpu, place by work left, jobs, 1: class counted first] */
     POLICY_REASON_ENDS,      /* [mcpu, ns that it takes with them] */
     POLICY_REASON_MAX
 };

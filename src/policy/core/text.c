@@ -95,6 +95,10 @@ static const char *pattern_of(const struct policy_reason *reason)
             return arg[1] > arg[0] ? "its maximum of {0:c}, below its request of {1:k}"
                                    : "its minimum of {0:c}, above its request of {1:k}";
         break;
+    case POLICY_REASON_SIZE_RANK:
+        if (arg[3])
+            return "{0:c} as number {1} of {2:j} by class and work left";
+        break;
     case POLICY_REASON_KEPT:
         if (arg[2] == 0)
             return "keeps the {0:c} that it has, more than its minimum of {1:k}";

@@ -17,6 +17,9 @@
  * less than one job for two cores: then newcomers would pay for the cores that the shortest job
  * uses badly. The order counts most, so this loses little, and the last end comes sooner.
  *
+ * A job of a smaller class (interactive) is ranked before all of larger ones (batch), whatever
+ * their sizes; `slowdown` below bounds what these wait.
+ *
  * Jobs are left waiting when the cores are worth more to others, and preemptible ones are paused.
  * Three parameters bound the cost of that.
  *
@@ -59,12 +62,13 @@ struct size {
     uint64_t work_ns; /* remaining work, and the cost of starting if it has to */
     uint64_t arrival_ns;
     uint64_t id;
+    uint32_t class;
 };
 
 struct response {
     struct auction auction;
     struct size *size;
-    uint32_t *order; /* jobs that take part, shortest first */
+    uint32_t *order; /* jobs that take part: by class, shortest first */
     uint32_t count;
     uint32_t *late; /* oldest first */
     int64_t share;  /* whole cores of the equal share, at least 1 */
@@ -129,10 +133,13 @@ static bool older(uint32_t x, uint32_t y, const void *arg)
     return a->arrival_ns != b->arrival_ns ? a->arrival_ns < b->arrival_ns : a->id < b->id;
 }
 
+/* Interactive before batch, then the shorter one. */
 static bool shorter(uint32_t x, uint32_t y, const void *arg)
 {
     const struct size *a = (const struct size *)arg + x, *b = (const struct size *)arg + y;
 
+    if (a->class != b->class)
+        return a->class < b->class;
     return a->key != b->key ? a->key < b->key : older(x, y, arg);
 }
 
@@ -189,7 +196,7 @@ static void measure(struct response *r, uint32_t j)
     key = area_ns(&r->auction.bidder[j], work_ns);
     if (job->state != POLICY_RUNNING)
         key = scaled(key, r->param[RESPONSE_OVERTAKE]);
-    r->size[j] = (struct size){key / job->weight, work_ns, job->arrival_ns, job->id};
+    r->size[j] = (struct size){key / job->weight, work_ns, job->arrival_ns, job->id, job->class};
 }
 
 /* Returns the cores of the machine under all power caps; at least 1. */
@@ -374,7 +381,8 @@ static void explain(struct response *r, uint32_t i)
 
     if (reason->code == POLICY_REASON_GAIN)
         layout_reason(&a->layout, r->order[i], POLICY_REASON_SIZE_RANK, reason->arg[0], i + 1,
-                      r->count, 0);
+                      r->count,
+                      r->size[r->order[0]].class != r->size[r->order[r->count - 1]].class);
 }
 
 static void response_room(const struct policy_snapshot *snapshot, struct policy_room *ret_room)

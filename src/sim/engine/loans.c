@@ -56,6 +56,7 @@ static void measure(struct engine *e, struct live *l, uint64_t span_ns, struct e
                 : l->job.max ? l->job.max
                              : e->machine.cores,
         .weight = l->job.weight,
+        .class = l->job.class,
         .busy_mcpu = (int64_t)mean(l->busy - l->busy_looked, span_ns, POLICY_CORE_MCPU),
         .wait_mcpu = (int64_t)mean(l->waited - l->waited_looked, span_ns, POLICY_CORE_MCPU),
         .rate = l->left < l->left_looked ? mean(l->left_looked - l->left, span_ns, 1000000) : 0,
