@@ -509,7 +509,7 @@ static void no_load_makes_loans_swing(void **state)
             uint32_t changes = late_changes(&with, period, weights, true);
 
             late_changes(&without, period, weights, false);
-            assert_true(changes <= (slow_beat ? 150 : 14));
+            assert_true(changes <= (slow_beat ? 100 : 14));
             assert_true(with.load[0].done >= without.load[0].done);
             assert_true(with.load[1].done >= 0.95 * without.load[1].done);
             assert_true(work_of(&with) >= work_of(&without));
