@@ -422,6 +422,18 @@ def test_equal_speed_ends_sooner_than_equal_numbers(tide):
     assert rows["equal"] < 0.97 * rows["equal/hybrid=count"]
 
 
+def test_a_recorded_server_keeps_its_promise_more_often_than_any_static_split(tide):
+    """Requests of a real server, from its file: docs/promises.md."""
+    folder = ROOT / "examples/scenarios"
+    policies = ["none", "equal", *(f"equal+split={cores}" for cores in (1, 2, 3))]
+    result = sim_json(tide, folder / "recorded-arrivals.json", "--policy", ",".join(policies))
+    (*rows,) = (metrics(result, policy) for policy in policies)
+    lines = (folder / "recorded-arrivals.csv").read_text().splitlines()
+    assert {row["requests"]["mean"] for row in rows} == {len(lines) - 1}
+    kept = [row["promise_kept"]["mean"] for row in rows]
+    assert kept[1] > 85 and kept[1] > max(kept[0], *kept[2:])
+
+
 SERVER = {"demand": "1ms", "speedup": 1, "requests": {"at": [0]}}
 
 
