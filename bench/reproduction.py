@@ -290,6 +290,17 @@ def serial_phases(gap="60s", **defaults):
     return scenario
 
 
+def lending_verdict(rows):
+    """Of mean turnaround; rows come in fours: a policy without and with idle cores lent, twice."""
+    factor = [float(row[2].split("±")[0].strip(" ×")) for row in rows]
+    light = [i for i in range(1, len(rows), 2) if "three times" not in rows[i][0] and "backlog" not in rows[i][0]]
+    worse = [i for i in range(1, len(rows), 2) if factor[i] < factor[i - 1]]
+    short = [i for i in light if factor[i] < 1]
+    least = f"; the least is ×{min(factor[i] for i in short):.2f}, {rows[min(short, key=factor.__getitem__)][0].strip('… ')}" if short else ""
+    return (f"Mean turnaround: worse than without in {len(worse)} of {len(rows) // 2} rows. Below ×1.00 of no control in light load in {len(short)} of {len(light)}"
+            f"{least}. So the first is {'missed' if worse else 'met'}, the second {'missed' if short else 'met'}.")
+
+
 def idle_cores():
     rows = []
     policies = ["none", "equal", "equal+idle", "response", "response+idle"]
@@ -309,6 +320,7 @@ def idle_cores():
                  for policy in policies[1:]]
     return {"title": "Idle cores lent (`+idle`): how many times better than no control",
             "goal": "no worse than without in any row; ≥ ×1.0 of no control in light load",
+            "verdict": lending_verdict(rows),
             "columns": ["mix", "policy", "mean turnaround", "mean slowdown", "p95 slowdown", "makespan"],
             "note": "Seeds 11–30; examples/scenarios/serial-phases.json and bench/scenarios/hetero.json.",
             "rows": rows}
@@ -399,6 +411,7 @@ EXPERIMENTS = {
 def markdown(table):
     lines = [f"## {table['title']}", ""]
     lines += [f"Goal: {table['goal']}.", ""] if "goal" in table else []
+    lines += [table["verdict"], ""] if "verdict" in table else []
     lines += [table["note"], ""] if "note" in table else []
     lines += ["| " + " | ".join(table["columns"]) + " |", "|" + "---|" * len(table["columns"])]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in table["rows"]]
