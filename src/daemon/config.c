@@ -18,6 +18,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <grp.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -325,6 +326,56 @@ static int set_decider_user(struct config *c, const char *value, struct error *e
     return 0;
 }
 
+/* "serve:p99=50ms", "alice/api-*:p99=1.5s" */
+static int read_slo(char *word, struct config_slo *ret, struct error *err)
+{
+    const struct attribute *slo = attribute_find("slo", strlen("slo"));
+    char *colon = strchr(word, ':'), *slash, *job = word;
+
+    if (!colon || attribute_parse(slo, colon + 1, &ret->us) < 0 || ret->us == 0)
+        return refuse(word, "[USER/]NAME:p99=TIME, as serve:p99=50ms, TIME from 1ms to 60s", err);
+    *colon = '\0';
+    slash = strchr(word, '/');
+    *ret->user = '\0';
+    if (slash) {
+        *slash = '\0';
+        job = slash + 1;
+        if (strlen(word) >= sizeof(ret->user) || !find_user(word, &ret->uid))
+            return error_set(err, -EINVAL, "there is no user '%.60s' in /etc/passwd", word);
+        memcpy(ret->user, word, strlen(word) + 1);
+    }
+    if (!*job || strlen(job) >= sizeof(ret->job))
+        return error_set(err, -EINVAL, "'%.60s' is no name of a job", job);
+    memcpy(ret->job, job, strlen(job) + 1);
+    return 0;
+}
+
+/* Each line adds to those before. */
+static int set_slo(struct config *c, const char *value, struct error *err)
+{
+    unsigned n = c->n_slos;
+
+    if (!value || strcmp(value, "none") == 0) {
+        c->n_slos = 0;
+        return 0;
+    }
+    for (size_t len; *(value += strspn(value, BLANKS)); value += len) {
+        char word[CONFIG_GROUP_MAX + CONFIG_JOB_MAX + 32];
+        int r;
+
+        len = strcspn(value, BLANKS);
+        if (n == CONFIG_SLOS_MAX)
+            return error_set(err, -EINVAL, "more than %d promises", CONFIG_SLOS_MAX);
+        snprintf(word, sizeof(word), "%.*s", (int)len, value);
+        r = read_slo(word, &c->slos[n], err);
+        if (r < 0)
+            return r;
+        n++;
+    }
+    c->n_slos = n;
+    return 0;
+}
+
 /* "alice:200 bob:50" */
 static int set_user_weights(struct config *c, const char *value, struct error *err)
 {
@@ -410,6 +461,7 @@ static const struct {
     {"history", HISTORY, set_history},
     {"curves", "keep", set_curves},
     {"promises", "warn", set_promises},
+    {"slo", "none", set_slo},
     {"memory", NULL, set_memory},
     {"user-weights", NULL, set_user_weights},
     {"user-cores", "none", set_user_cores},
@@ -616,6 +668,7 @@ static void print_rate(FILE *out, const char *key, uint64_t micro, const char *u
 void config_print(const struct config *c, FILE *out)
 {
     char policy[POLICY_SPEC_TEXT_MAX] = "", cpus[CPUSET_TEXT_MAX] = "";
+    char promise[PROMISE_TEXT_MAX];
 
     if (c->policy.policy)
         policy_spec_text(&c->policy, policy, sizeof(policy));
@@ -660,7 +713,21 @@ void config_print(const struct config *c, FILE *out)
     else
         fprintf(out, "history=none\n");
     fprintf(out, "curves=%s\n", curves_modes[c->curves]);
-    fprintf(out, "promises=%s\n", c->promises == PROMISES_REFUSE ? "refuse" : "warn");
+    fprintf(out, "promises=%s\nslo=none\n", c->promises == PROMISES_REFUSE ? "refuse" : "warn");
+    for (unsigned i = 0; i < c->n_slos; i++)
+        fprintf(out, "slo=%s%s%s:%s\n", c->slos[i].user, *c->slos[i].user ? "/" : "",
+                c->slos[i].job, promise_text(c->slos[i].us, promise));
+}
+
+int64_t config_slo(const struct config *c, uid_t uid, const char *name)
+{
+    for (unsigned i = 0; name && i < c->n_slos; i++) {
+        const struct config_slo *s = &c->slos[i];
+
+        if ((!*s->user || s->uid == uid) && fnmatch(s->job, name, 0) == 0)
+            return s->us;
+    }
+    return 0;
 }
 
 gid_t config_group(const char *name)

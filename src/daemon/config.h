@@ -22,6 +22,8 @@
 #define CONFIG_SOCKET_MAX      108 /* sun_path */
 #define CONFIG_GROUP_MAX       33  /* the longest name that groupadd takes, and NUL */
 #define CONFIG_USERS_MAX       64  /* with a weight of their own */
+#define CONFIG_SLOS_MAX        64  /* promises of latency */
+#define CONFIG_JOB_MAX         64
 #define CONFIG_USER_WEIGHT     100 /* of any other user */
 #define CONFIG_MEMORY_MACHINE  UINT64_MAX
 #define CONFIG_NOBODY          ((gid_t)-1)
@@ -40,6 +42,14 @@ enum curves_mode {
 enum promises_mode {
     PROMISES_WARN,
     PROMISES_REFUSE, /* … unless an administrator gives it */
+};
+
+/* A promise of latency for jobs that ask for none. */
+struct config_slo {
+    char user[CONFIG_GROUP_MAX]; /* or number; empty: anybody's jobs */
+    uid_t uid;
+    char job[CONFIG_JOB_MAX]; /* a job's name; * and ? as in a shell */
+    int64_t us;
 };
 
 /* A user with a weight of its own. */
@@ -64,6 +74,8 @@ struct config {
     bool lend_idle; /* idle cores, as extra threads */
     enum curves_mode curves;
     enum promises_mode promises;
+    struct config_slo slos[CONFIG_SLOS_MAX];
+    unsigned n_slos;
     bool engines_said;
     unsigned n_engines; /* sockets of container engines */
     char engines[CONTAINERS_ENGINES_MAX][CONFIG_SOCKET_MAX];
@@ -113,6 +125,9 @@ int config_parse(struct config *c, const char *name, const char *text, struct er
  * or -errno with *err for a person; *ret is then untouched.
  */
 int config_load(const struct config_source *source, struct config *ret, struct error *err);
+
+/* The promise of latency of @uid's job @name by the first entry that fits, in µs; 0: none. */
+int64_t config_slo(const struct config *c, uid_t uid, const char *name);
 
 /* Prints the configuration as a file that reads back as the same. */
 void config_print(const struct config *c, FILE *out);

@@ -505,6 +505,35 @@ def test_an_administrators_key_refuses_what_cannot_be_kept_and_programs_run_with
     assert "tide why promise-refused" in line and "the fastest of" in line
 
 
+def test_an_administrator_promises_for_programs_by_their_name(place, public_dir):
+    conf = public_dir / "tide.conf"
+    conf.write_text(f"[daemon]\npromises=refuse\nslo={USER or os.geteuid()}/mine:p99=20ms\nslo=serve*:p99=50ms\n")
+    tided = place.daemon("--config", conf, "--cpus", f"0-{CPUS - 1}", uid=USER).start()
+
+    def slo(name, **more):
+        return tided.job("--max", "2", name=name, uid=USER, **more).get()["slo"]
+    assert (slo("mine"), slo("serve"), slo("server-2"), slo("other")) == ("p99=20ms", "p99=50ms", "p99=50ms", None)
+    assert slo("serve-3", slo="p99=80ms") == "p99=80ms"  # the job's own
+    peer = tided.peer("--max", "2", uid=USER)
+    name = f"mine-{peer.pid}"  # as `tide run` calls a program without --name
+    assert tided.api("POST", "/v1/jobs", {"pid": peer.pid, "name": name})[0] == 201
+    job = next(j for j in tided.jobs() if j["name"] == name)
+    assert job["slo"] == "p99=20ms"
+    status, answer = tided.api("PATCH", f"/v1/jobs/{job['id']}", {"slo": None})
+    assert status == 200, answer
+    eventually(lambda: next(j for j in tided.jobs() if j["name"] == name)["slo"] is None)
+
+
+def test_a_configured_promise_that_cannot_be_kept_is_said_and_not_refused(place, public_dir):
+    conf = public_dir / "tide.conf"
+    conf.write_text("[daemon]\npromises=refuse\nslo=serve:p99=20ms\n")
+    tided = place.daemon("--config", conf, "--cpus", f"0-{CPUS - 1}", uid=USER).start()
+    slow_runs(tided)
+    peer = tided.peer("--max", str(CPUS), uid=USER)
+    status, answer = tided.api("POST", "/v1/jobs", {"pid": peer.pid, "name": "serve"})
+    assert status == 201 and answer["note"].startswith("its promise p99=20ms cannot be kept as far as is known: the fastest of ")
+
+
 PROGRAM = """
 import os, threading, time
 import threadtide

@@ -134,6 +134,12 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
     refused("[daemon]\nhistory=2048\n", "f:2: history: '2048'", "none");
     refused("[daemon]\ncurves=yes\n", "f:2: curves: 'yes'", "keep, share or none");
     refused("[daemon]\npromises=yes\n", "f:2: promises: 'yes'", "warn or refuse");
+    refused("[daemon]\nslo=serve\n", "f:2: slo: 'serve'", "serve:p99=50ms");
+    refused("[daemon]\nslo=serve:p99=2min\n", "f:2: slo: 'serve:p99=2min'", "1ms to 60s");
+    refused("[daemon]\nslo=serve:p99=90s\n", "f:2: slo:", "1ms to 60s");
+    refused("[daemon]\nslo=serve:none\n", "f:2: slo:", "1ms to 60s");
+    refused("[daemon]\nslo=:p99=50ms\n", "f:2: slo: ''", "name of a job");
+    refused("[daemon]\nslo=nobody-at-all/x:p99=50ms\n", "f:2: slo:", "no user 'nobody-at-all'");
     refused("[daemon]\nmemory=lots\n", "f:2: memory: 'lots'", "16G");
     refused("[daemon]\npolcy=equal\n", "f:2: polcy:", "did you mean policy?");
     refused("[daemon]\ncolour=red\n", "f:2: colour:", "tide.conf(5)");
@@ -149,12 +155,30 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
     refused(text, "f:1: the line is longer", "bytes");
 }
 
+static void the_first_promise_that_fits_counts_and_lines_add_up(void **state)
+{
+    struct config c;
+
+    parse(&c, "[daemon]\nslo=61001/serve:p99=50ms  serve:p99=1.5s\nslo=api-*:p99=80ms\n");
+    assert_int_equal(c.n_slos, 3);
+    assert_int_equal(config_slo(&c, 61001, "serve"), 50000);
+    assert_int_equal(config_slo(&c, 0, "serve"), 1500000);
+    assert_int_equal(config_slo(&c, 0, "api-2"), 80000);
+    assert_int_equal(config_slo(&c, 0, "api"), 0);
+    assert_int_equal(config_slo(&c, 0, "server"), 0);
+    assert_int_equal(config_slo(&c, 0, NULL), 0);
+    parse(&c, "[daemon]\nslo=serve:p99=50ms\nslo=\nslo=other:p99=50ms\n");
+    assert_int_equal(config_slo(&c, 0, "serve"), 0);
+    assert_int_equal(config_slo(&c, 0, "other"), 50000);
+}
+
 static void what_is_printed_reads_back_as_the_same(void **state)
 {
     static const char *const texts[] = {
         "", "[daemon]\nengines=none\nadmin-group=none\n",
         ("[daemon]\npolicy=fcfs/max-prop/malleable\nplacement=exclusive\ncpus=1,3\nheartbeat=100\n"
-         "engines=/a /b\nadmin-group=wheel\ncurves=none\npromises=refuse\n")};
+         "engines=/a /b\nadmin-group=wheel\ncurves=none\npromises=refuse\n"
+         "slo=root/serve:p99=50ms api-*:p99=1500us\n")};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         char first[4096] = "", second[4096] = "";
@@ -326,6 +350,7 @@ int main(void)
         cmocka_unit_test(a_later_word_wins_and_an_empty_one_is_the_default),
         cmocka_unit_test(an_indented_key_is_a_key),
         cmocka_unit_test(mistakes_are_told_with_file_line_key_and_what_to_do),
+        cmocka_unit_test(the_first_promise_that_fits_counts_and_lines_add_up),
         cmocka_unit_test(what_is_printed_reads_back_as_the_same),
         ON_FILES(files_go_by_name_and_the_command_line_goes_last),
         ON_FILES(a_mistake_in_a_drop_in_names_it),

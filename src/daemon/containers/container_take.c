@@ -74,6 +74,7 @@ static int new_job(struct container *c, const struct engine_container *seen,
 
     if (job_name_valid(seen->name) && !job_find(d, seen->name))
         req->name = seen->name;
+    job_request_promise(d, 0, req, sizeof(j->name));
     r = job_new(d, 0, req, &j, err);
     if (r < 0)
         return r;

@@ -243,6 +243,16 @@ struct job_request job_request_usual(const struct daemon *d)
     return req;
 }
 
+void job_request_promise(const struct daemon *d, uid_t uid, struct job_request *req, size_t len)
+{
+    char name[PROTO_NAME_MAX] = "";
+
+    if (!req->name || req->asked.slo_us)
+        return;
+    snprintf(name, sizeof(name), "%.*s", (int)len, req->name);
+    req->asked.slo_us = config_slo(&d->config, uid, name);
+}
+
 struct job_request job_request_of(const struct job *j)
 {
     return (struct job_request){.asked = j->asked.attributes, .sized = j->asked.sized};

@@ -16,6 +16,7 @@
 #include "daemon/job/split.h"
 #include "daemon/job/usage.h"
 #include "policy/core/extras.h"
+#include "policy/core/instances.h"
 #include "policy/core/promise_room.h"
 #include "power/measure/range.h"
 #include "proto/attribute.h"
@@ -219,6 +220,8 @@ struct job_promise {
     uint32_t has;             /* cores in place */
     uint32_t in_flight;       /* requests at the last look */
     uint64_t looked_ns;
+    struct instances_state instances;
+    struct instances_shape shape; /* of its processes; threads 0: by what they use */
 };
 
 /* Its promise in this run, for later ones. Written by record/promised.c. */
@@ -345,6 +348,12 @@ int job_new(struct daemon *d, uid_t uid, const struct job_request *req, struct j
 
 /* No attributes, and the placement of the daemon's configuration. */
 struct job_request job_request_usual(const struct daemon *d);
+
+/*
+ * Gives a job of @uid that asks for no promise of latency the configured one of its name, of which
+ * the first @len letters count.
+ */
+void job_request_promise(const struct daemon *d, uid_t uid, struct job_request *req, size_t len);
 
 /* The job's attributes as asked for at present, without the name. */
 struct job_request job_request_of(const struct job *j);

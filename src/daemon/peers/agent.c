@@ -38,6 +38,7 @@ static int adopt(struct connection *connection, const struct proto_hello *hello,
                          (unsigned)connection->who.uid);
     if (job_name_valid(hello->job_name) && !job_find(d, hello->job_name))
         req.name = hello->job_name;
+    job_request_promise(d, connection->who.uid, &req, sizeof(j->name));
     r = job_new(d, connection->who.uid, &req, &j, err);
     if (r < 0)
         return r;
