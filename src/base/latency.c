@@ -10,7 +10,8 @@
 #define STEPS     (1u << STEPS_LOG)
 #define STEP_NS   12500u /* width of the first buckets: 100 µs / STEPS */
 #define LAST      (LATENCY_BUCKETS - 1)
-#define P99       990 /* permille */
+#define P50       500 /* permille */
+#define P99       990
 
 unsigned latency_bucket(uint64_t ns)
 {
@@ -115,6 +116,7 @@ bool latency_seconds_view(const struct latency_seconds *s, uint32_t in_flight, u
     for (unsigned b = 0; b < LATENCY_BUCKETS; b++)
         bucket[b] = (fresh ? s->now[b] : 0) + (both ? s->before[b] : 0);
     *ret = (struct latency_window){.p99_ns = latency_quantile(bucket, P99),
+                                   .p50_ns = latency_quantile(bucket, P50),
                                    .window_ns = fresh ? gone_ns + (both ? s->before_ns : 0) : 0,
                                    .ended = sum(bucket),
                                    .in_flight = in_flight};

@@ -43,6 +43,7 @@ struct latency_seconds {
 /* The view of plan and people. */
 struct latency_window {
     uint64_t p99_ns; /* of what ended in the window; where nothing did but is in flight: how long */
+    uint64_t p50_ns; /* of what ended in the window */
     uint64_t window_ns;  /* its length, 1 to 2 s */
     uint32_t ended;      /* in it */
     uint32_t per_second; /* ended in the last whole second */

@@ -458,9 +458,11 @@ SERVER = {"demand": "1ms", "speedup": 1, "requests": {"at": [0]}}
     ({"requests": {"file": "cells.csv"}}, "cells.csv:2: has more cells"),
     ({"requests": {"file": "bad.json"}}, "bad.json: [1]: is before"),
     ({"workers": 0}, "workers: 0 is out of range"),
+    ({"processes": 0}, "processes: 0 is out of range"),
+    ({"processes": 2, "workers": 3}, "workers: is not for servers of several processes"),
     ({"demand": None}, "demand: must be a number"),
     ({"promise": 1}, "promise: is not a key here"),
-], ids=range(22))
+], ids=range(24))
 def test_bad_servers_name_file_line_and_field(tide, scenario, server, says):
     scenario("arrival\n1\nx\n", "bad.csv"), scenario("arrival\n1,2\n", "cells.csv"), scenario("[2, 1]", "bad.json")
     done = tide("sim", scenario({"machine": {"cores": 2}, "servers": [{**SERVER, **server}]}), "--policy", "equal")
@@ -511,7 +513,7 @@ def test_every_field_is_in_the_manual(tide, scenario):
     fields = re.findall(r'\[JOB_KEY_\w+\] = \{"(\w+)"', (ROOT / "src/sim/input/jobspec.c").read_text())
     assert len(fields) > 20
     own = re.findall(r'(?:node_member|need_value|node_optional)\(&?\w+, "(\w+)"', (ROOT / "src/sim/input/requests.c").read_text())
-    assert {"requests", "slo", "demand", "workers", "bursts", "sweep"} <= set(own)
+    assert {"requests", "slo", "demand", "workers", "processes", "bursts", "sweep"} <= set(own)
     for field in [*fields, *own, *sim_json(tide, scenario(FIXED))["metrics"]]:
         assert re.search(rf"\b_?{field.replace('_', '[_ ]')}_?\b", page), field
 

@@ -152,6 +152,9 @@ static void bad_servers_are_refused(void **state)
     given(0, 1, (const uint64_t[]){0}, (const uint64_t[]){1});
     server(0, 0, &linear)->workers = 0;
     assert_int_equal(run_try(&run), -EINVAL);
+    run.jobs[0].workers = 3;
+    run.jobs[0].processes = 2;
+    assert_int_equal(run_try(&run), -EINVAL);
     run.jobs[0].workers = 1;
     requests[0].count = 0;
     assert_int_equal(run_try(&run), -EINVAL);
@@ -273,6 +276,33 @@ static void no_load_around_the_control_period_makes_it_swing(void **state)
     assert_true(did * 1000 >= could * 985);
 }
 
+/* Four processes that serve one request each, alone on four cores. */
+static void of_processes(const struct load *load, uint32_t split)
+{
+    run_init(&run, 4);
+    run.options.split = split;
+    fill(0, load, 1);
+    server(0, load->slo_ms * MS, &half_serial)->workers = 4;
+    run.jobs[0].processes = 4;
+    run_all(&run);
+}
+
+/* Even parts: a thread each. One request on four cores is 1.6 times as fast as on one. */
+static void threads_of_processes_follow_the_requests_in_flight(void **state)
+{
+    struct load load = {.slo_ms = 500, .work_us = 40000, .seconds = 600, .high = 4, .fixed = true};
+
+    of_processes(&load, 4);
+    assert_near((double)served[1].p50_ns, 40e6, 0.02);
+    of_processes(&load, 0);
+    assert_near((double)served[1].p50_ns, 25e6, 0.02);
+    load.high = 80; /* of 100 that even parts can serve */
+    of_processes(&load, 4);
+    assert_true(kept(1) >= 0.99);
+    of_processes(&load, 0);
+    assert_true(kept(1) >= 0.99);
+}
+
 static void without_control_or_with_too_few_cores_it_is_broken(void **state)
 {
     struct load load = {.slo_ms = 50, .work_us = 8000, .seconds = 300, .high = 450};
@@ -390,6 +420,7 @@ int main(void)
         cmocka_unit_test(shared_cores_are_processor_sharing),
         cmocka_unit_test(a_promise_that_can_be_kept_is_kept_under_a_steady_load),
         cmocka_unit_test(no_load_around_the_control_period_makes_it_swing),
+        cmocka_unit_test(threads_of_processes_follow_the_requests_in_flight),
         cmocka_unit_test(without_control_or_with_too_few_cores_it_is_broken),
         cmocka_unit_test(the_same_run_twice_is_the_same),
         cmocka_unit_test(where_its_own_core_is_too_few_the_others_yield),

@@ -59,7 +59,11 @@ static void print_now(const json_t *job)
         printf("  why: %s\n", reason);
     job_text_split(job, split, sizeof(split));
     if (*split)
-        printf("  divided among its processes by what they use: %s\n", split);
+        printf("  divided among its processes by %s: %s\n",
+               json_is_object(json_object_get(json_object_get(job, "latency"), "instances"))
+                   ? "requests in flight"
+                   : "what they use",
+               split);
     if (*member_text(job, "note"))
         printf("  note: %s\n", member_text(job, "note"));
     if (member_bool(job, "oversubscribed") && !strstr(reason, "oversubscribed"))
@@ -114,6 +118,14 @@ static void print_bounds(const json_t *job)
     printf("\n");
 }
 
+static void print_instances(const json_t *instances)
+{
+    long count = member_long(instances, "at_a_time"), threads = member_long(instances, "threads");
+
+    printf("; %ld process%s at a time with %ld thread%s each", count, count == 1 ? "" : "es",
+           threads, threads == 1 ? "" : "s");
+}
+
 static void print_latency(const json_t *latency)
 {
     double promise = member_number(latency, "promise_us") / 1000;
@@ -132,6 +144,8 @@ static void print_latency(const json_t *latency)
     if (json_is_number(kept))
         printf("; kept in %.1f %% of %ld seconds", 100 * json_number_value(kept),
                member_long(latency, "seconds"));
+    if (json_is_object(json_object_get(latency, "instances")))
+        print_instances(json_object_get(latency, "instances"));
     if (calls)
         printf("; estimated from %s%s", strcmp(calls, "sockets") == 0 ? "its " : "calls of ",
                calls);

@@ -190,6 +190,14 @@ static json_t *view_reason(const struct job *j)
     return shown_text(text);
 }
 
+/* How many of its processes may work at a time, with so many threads each; or null. */
+static json_t *view_instances(const struct instances_shape *shape)
+{
+    return shape->threads ? json_pack("{s:i,s:i}", "at_a_time", (int)shape->count, "threads",
+                                      (int)shape->threads)
+                          : json_null();
+}
+
 /* Its requests and its promise: null where no request was told. */
 static json_t *view_latency(const struct job *j)
 {
@@ -201,12 +209,13 @@ static json_t *view_latency(const struct job *j)
     if (!latency_window(j, clock_now_ns(), &w))
         return json_null();
     return json_pack(
-        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source", latency_source_name(l),
+        "{s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source", latency_source_name(l),
         "promise_us", number_or_null((uint64_t)j->asked.attributes.slo_us), "p99_us",
         number_or_null(w.p99_ns / NS_PER_US), "requests", number(l->requests), "rate",
         number(w.per_second), "in_flight", number(w.in_flight), "need",
         number_or_null(promises_bind(j) && !j->promise.room.alone ? j->promise.room.need : 0),
-        "kept", s->judged ? json_real((double)s->kept / (double)s->judged) : json_null(), "seconds",
+        "instances", view_instances(&j->promise.shape), "kept",
+        s->judged ? json_real((double)s->kept / (double)s->judged) : json_null(), "seconds",
         number(s->judged), "seconds_kept", number(s->kept), "why",
         shown_text(promises_text(j, why)));
 }

@@ -67,6 +67,32 @@ static bool is_scarce(const struct job *j)
 
 /* ---- dividing ---- */
 
+/* Each process that serves gets the threads of the shape of its promise, each other one a thread.
+ */
+static void divide_by_shape(const struct job *j, struct apportion *parts)
+{
+    const struct instances_shape *shape = &j->promise.shape;
+    uint32_t whole = parts->target / shape->count; /* a smaller target is no longer its shape's */
+
+    whole = whole < shape->threads ? whole : shape->threads;
+    for (uint32_t i = 0; i < parts->n; i++) {
+        struct split_part *part = &parts->part[i];
+        bool serves = parts->process[i]->latency.ended > 0;
+
+        part->part = serves && whole ? whole : 1;
+        if (part->max && part->part > part->max)
+            part->part = part->max;
+    }
+}
+
+static void divide(struct job *j, struct apportion *parts)
+{
+    if (j->promise.shape.threads)
+        divide_by_shape(j, parts);
+    else
+        split_divide(parts->part, parts->n, parts->target, is_scarce(j));
+}
+
 static uint32_t even(uint32_t whole, uint32_t n, uint32_t i)
 {
     uint32_t part = whole / n + (i < whole % n);
@@ -74,12 +100,23 @@ static uint32_t even(uint32_t whole, uint32_t n, uint32_t i)
     return whole > 0 && part == 0 ? 1 : part;
 }
 
-/* "3 + 1 threads for its processes, by what they use" */
+/*
+ * "3 + 1 threads for its processes, by what they use", or "2 of its processes at a time with 2
+ * threads each, by requests in flight".
+ */
 static void record(struct job *j, const struct apportion *parts)
 {
     char reason[JOB_REASON_MAX];
     size_t len = 0;
 
+    if (j->promise.shape.threads) {
+        snprintf(reason, sizeof(reason),
+                 "%u of its processes at a time with %u thread%s each, by requests in flight",
+                 j->promise.shape.count, j->promise.shape.threads,
+                 j->promise.shape.threads == 1 ? "" : "s");
+        job_record(j, j->wanted.threads.intra, j->wanted.threads.intra, reason);
+        return;
+    }
     for (uint32_t i = 0; i < parts->n && len < sizeof(reason) / 2; i++)
         len += (size_t)snprintf(reason + len, sizeof(reason) - len, "%s%u", i ? " + " : "",
                                 parts->part[i].part);
@@ -95,7 +132,7 @@ void apportion_divide(struct job *j)
          changed = false;
 
     collect(j, &parts);
-    split_divide(parts.part, parts.n, parts.target, is_scarce(j));
+    divide(j, &parts);
     for (struct process *p = j->processes; p; p = p->next)
         p->want = j->wanted.threads.intra && is_set_within(p) && process_malleable(p)
                       ? p->local
@@ -115,7 +152,7 @@ static bool pays(struct job *j)
     static struct apportion parts;
 
     collect(j, &parts);
-    split_divide(parts.part, parts.n, parts.target, is_scarce(j));
+    divide(j, &parts);
     for (uint32_t i = 0; i < parts.n; i++)
         if (parts.part[i].part != parts.part[i].had)
             return true;

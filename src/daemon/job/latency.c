@@ -105,6 +105,24 @@ void latency_gone(struct process *p)
     p->latency.begun = p->latency.ended;
 }
 
+uint32_t latency_serving(const struct job *j)
+{
+    uint32_t n = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        n += p->connection && p->latency.ended > 0;
+    return n;
+}
+
+uint32_t latency_busy(const struct job *j)
+{
+    uint32_t n = 0;
+
+    for (const struct process *p = j->processes; p; p = p->next)
+        n += p->latency.begun > p->latency.ended;
+    return n;
+}
+
 void latency_judge_anew(struct job *j)
 {
     j->latency.seconds.judged = j->latency.seconds.kept = 0;

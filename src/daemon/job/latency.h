@@ -44,6 +44,10 @@ void latency_gone(struct process *p);
 /* The promise changed: seconds are counted anew. */
 void latency_judge_anew(struct job *j);
 
+/* Number of its processes that tell requests, or whose requests are read; and with some now. */
+uint32_t latency_serving(const struct job *j);
+uint32_t latency_busy(const struct job *j);
+
 /* Ends seconds that are over. Returns false if no request was told yet. */
 bool latency_look(struct job *j, uint64_t now_ns, struct latency_window *ret);
 

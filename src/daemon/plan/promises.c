@@ -170,6 +170,46 @@ static void begin_anew(struct job *j)
     latency_judge_anew(j);
 }
 
+/*
+ * Whether its processes' threads may follow its requests: several serve, and for a moment more
+ * threads than cores take nothing from another user.
+ */
+static bool may_shape(const struct job *j)
+{
+    const struct daemon *d = j->daemon;
+
+    if (!promises_bind(j) || promise_is_given_up(j->promise.state.why) || !job_malleable(j) ||
+        j->observed.frozen || j->wanted.threads.intra == 0 || latency_serving(j) < 2)
+        return false;
+    for (const struct job *k = d->jobs->first; k && !j->confine->can_limit(j); k = k->next)
+        if (is_of_another(k, j))
+            return false;
+    return true;
+}
+
+/* Instances × threads of its processes. Returns true if the shape has changed. */
+static bool choose_shape(struct job *j, const struct latency_window *w, uint64_t now)
+{
+    struct job_promise *p = &j->promise;
+    struct instances_shape before = p->shape;
+    const struct instances_look look = {.now_ns = now,
+                                        .cores = j->wanted.threads.intra,
+                                        .processes = latency_serving(j),
+                                        .at_work = latency_busy(j),
+                                        .service_ns = w->p50_ns,
+                                        .window_ns = w->window_ns,
+                                        .ended = w->ended};
+
+    p->shape = (struct instances_shape){0};
+    if (may_shape(j))
+        p->shape = instances_choose(&p->instances, &look);
+    else
+        p->instances = (struct instances_state){0};
+    if (p->shape.count >= look.processes) /* all at a time, which need no equal parts */
+        p->shape = (struct instances_shape){0};
+    return p->shape.count != before.count || p->shape.threads != before.threads;
+}
+
 static void look(struct job *j, uint64_t now)
 {
     struct job_promise *p = &j->promise;
@@ -183,6 +223,7 @@ static void look(struct job *j, uint64_t now)
     if (p->slo_us == 0 || p->room.most == 0 || !latency_look(j, now, &w)) {
         latency_take_most(j, 0);
         p->room.need = 0;
+        p->shape = (struct instances_shape){0};
         if (before)
             plan_make(j->daemon);
         return;
@@ -197,7 +238,7 @@ static void look(struct job *j, uint64_t now)
                                  .most_in_flight = latency_take_most(j, w.in_flight),
                                  .has = in_place(j)};
     promise_room_need(&p->room, &p->state, &look);
-    if (p->room.need != before && !p->room.alone)
+    if (choose_shape(j, &w, now) || (p->room.need != before && !p->room.alone))
         plan_make(j->daemon);
 }
 

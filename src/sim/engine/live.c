@@ -148,7 +148,9 @@ static void hold(struct engine *e, struct live *l, uint64_t cost_ns)
         used = POLICY_CORE_MCPU;
     job.idle_permille = l->starting ? 0 : job.idle_permille;
     if (l->server && !l->starting)
-        machine_serve(&e->machine, &job, used, l->server->served, with_cores > 1, &l->task);
+        machine_serve(&e->machine, &job, used, l->server->served,
+                      server_threads(l->server, (uint32_t)(used / POLICY_CORE_MCPU)),
+                      with_cores > 1, &l->task);
     else
         machine_hold(&e->machine, &job, used, with_cores > 1, &l->task);
     machine_own_cores(&e->machine, has_own_cores(l) ? l->of_speed : NULL,

@@ -160,12 +160,14 @@ static uint64_t speed_with(const struct sim_curve *curve, uint64_t cores)
 }
 
 void machine_serve(const struct sim_machine *m, const struct sim_job *job, int64_t mcpu,
-                   uint32_t requests, bool spread, struct machine_task *ret_task)
+                   uint32_t requests, uint32_t most, bool spread, struct machine_task *ret_task)
 {
     uint64_t held = scale((uint64_t)mcpu, MACHINE_ONE, POLICY_CORE_MCPU);
     uint32_t threads = mcpu < POLICY_CORE_MCPU ? 1 : (uint32_t)(mcpu / POLICY_CORE_MCPU);
-    uint64_t each = threads * MACHINE_ONE / (requests ? requests : 1), speed = each, busy = each;
+    uint64_t each = threads * MACHINE_ONE / (requests ? requests : 1), speed, busy;
 
+    each = most && most * MACHINE_ONE < each ? most * MACHINE_ONE : each;
+    speed = busy = each;
     if (each >= MACHINE_ONE) {
         speed = speed_with(job->curve, each);
         busy = speed + (uint64_t)((sim_sum)speed * job->waste_permille * (each - MACHINE_ONE) /

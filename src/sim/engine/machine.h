@@ -35,10 +35,11 @@ void machine_hold(const struct sim_machine *machine, const struct sim_job *job, 
 
 /*
  * The same for a server that serves @requests at a time: speed and rate are those of each of them,
- * which has its part of the cores, or takes turns where there are fewer cores than requests.
+ * which has its part of the cores, or takes turns where there are fewer cores than requests. None
+ * has more than @most threads, those of its process; 0: as many as there are.
  */
 void machine_serve(const struct sim_machine *machine, const struct sim_job *job, int64_t mcpu,
-                   uint32_t requests, bool spread, struct machine_task *ret_task);
+                   uint32_t requests, uint32_t most, bool spread, struct machine_task *ret_task);
 
 /*
  * Slows the job down to the speed of its own cores, of which it uses the fastest @threads;

@@ -13,6 +13,7 @@ struct server *server_new(const struct sim_job *job)
     s->requests = job->requests;
     s->begin_ns = job->arrival_ns;
     s->workers = job->workers;
+    s->processes = job->processes;
     s->next_look_ns = POLICY_NEVER;
     return s;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/latency.h"
+#include "policy/core/instances.h"
 #include "policy/core/promise.h"
 #include "sim/engine/metrics.h"
 #include "sim/engine/sim.h"
@@ -23,6 +24,9 @@ struct server {
     /* as the stage before the policy sees it */
     struct latency_seconds seconds;
     struct promise_state state;
+    uint32_t processes; /* 1: any request may have all threads */
+    struct instances_state instances;
+    struct instances_shape shape;  /* threads 0: even parts */
     uint32_t most_in_flight, told; /* since the last look; at the last look */
     size_t ended_then;             /* at the last look */
     uint64_t next_look_ns;
@@ -45,6 +49,16 @@ void server_finish(struct server *s, uint64_t now_ns);
 /* Time of the next arrival, POLICY_NEVER: none; and the service until the next end. */
 uint64_t server_next_ns(const struct server *s);
 sim_sum server_left(const struct server *s);
+
+/* Threads that a request has at most, where the server has @threads in all; 0: all. */
+static inline uint32_t server_threads(const struct server *s, uint32_t threads)
+{
+    if (s->processes < 2)
+        return 0;
+    if (s->shape.threads)
+        return s->shape.threads;
+    return threads > s->processes ? threads / s->processes : 1;
+}
 
 static inline uint32_t server_in_flight(const struct server *s)
 {

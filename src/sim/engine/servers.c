@@ -139,6 +139,32 @@ void servers_decide_soon(struct engine *e)
         e->next_decide_ns = e->now_ns + LAG_NS;
 }
 
+/* Instances × threads of its processes, as tided asks; in place at once. */
+static void choose_shape(struct engine *e, struct live *l, const struct promise_look *look,
+                         uint64_t p50_ns)
+{
+    struct server *s = l->server;
+    uint32_t before = s->shape.threads;
+    const struct instances_look now = {.now_ns = look->now_ns,
+                                       .cores = look->has,
+                                       .processes = s->processes,
+                                       .at_work = s->served,
+                                       .service_ns = p50_ns,
+                                       .window_ns = look->window_ns,
+                                       .ended = look->ended};
+
+    if (s->processes < 2)
+        return;
+    if (l->room.need && !promise_is_given_up(l->room.why)) {
+        s->shape = instances_choose(&s->instances, &now);
+    } else {
+        s->instances = (struct instances_state){0};
+        s->shape = (struct instances_shape){0};
+    }
+    if (s->shape.threads != before && l->state == POLICY_RUNNING && !l->starting)
+        live_hold(e, l);
+}
+
 static void ask(struct engine *e, struct live *l, uint32_t in_flight)
 {
     struct server *s = l->server;
@@ -160,6 +186,7 @@ static void ask(struct engine *e, struct live *l, uint32_t in_flight)
                                  .most_in_flight = s->most_in_flight,
                                  .has = share ? share + l->beyond : 1};
     promise_room_need(&l->room, &s->state, &look);
+    choose_shape(e, l, &look, w.p50_ns);
     if (l->room.need != before && !l->room.alone)
         servers_decide_soon(e);
 }

@@ -58,6 +58,8 @@ static const char *bounds_fault(const struct sim_job *job)
         return "serial is less than 1000 permille, of at least a millisecond";
     if (job->waste_permille > 100000)
         return "waste is at most 100000 permille";
+    if (job->requests && (job->processes > 1 && job->workers > job->processes))
+        return "each process serves one request";
     if (job->requests && (job->workers == 0 || job->workers > SIM_CORES_MAX))
         return "workers is 1 to 65536";
     if (job->requests && job->requests->count == 0)

@@ -132,7 +132,12 @@ struct sim_job {
      */
     const struct sim_requests *requests;
     uint32_t workers; /* 1 … SIM_CORES_MAX */
-    uint64_t slo_ns;  /* its promise: what 99 of 100 requests take at most; 0: none */
+    /*
+     * More than 1: of processes that serve one request at a time each, with threads of their own:
+     * even parts of its cores, or as many as its promise gives them (policy/core/instances.h).
+     */
+    uint32_t processes;
+    uint64_t slo_ns; /* its promise: what 99 of 100 requests take at most; 0: none */
 };
 
 /* Returns jobs in order of arrival. 1, 0 at the end, or -errno with *err. */

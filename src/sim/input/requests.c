@@ -489,7 +489,7 @@ static const enum job_key strange[] = {
 static int read_job(const struct node *node, const struct job_spec *defaults,
                     const struct job_context *context, struct sim_job *ret, struct error *err)
 {
-    static const char *const more[] = {"slo", "requests", "demand", "workers", NULL};
+    static const char *const more[] = {"slo", "requests", "demand", "workers", "processes", NULL};
     struct job_spec spec = *defaults;
     struct error reason;
     int r;
@@ -545,22 +545,41 @@ static int read_demand(const struct node *server, struct server_spec *spec, stru
     return node.value ? dist_node_read(&node, &demand_type, &spec->demand, err) : 0;
 }
 
+/* Several processes serve one request each, so that there is nothing to choose. */
+static int read_workers(const struct node *server, int64_t processes, int64_t *ret_workers,
+                        struct error *err)
+{
+    struct node node = node_member(server, "workers");
+
+    if (processes < 2)
+        return node_optional(server, "workers", &workers_type, ret_workers, err);
+    if (node.value)
+        return node_error(&node, err,
+                          "is not for servers of several processes, which serve one "
+                          "request each; give 'processes' alone");
+    *ret_workers = processes;
+    return 0;
+}
+
 static int read_all(const struct node *node, const struct job_spec *defaults,
                     const struct job_context *context, const char *scenario_file,
                     struct server_spec *spec, struct error *err)
 {
-    int64_t workers = context->cores;
+    int64_t processes = 1, workers = context->cores;
     int r = read_job(node, defaults, context, &spec->job, err);
 
     if (r == 0)
         r = read_promise(node, &spec->job.slo_ns, err);
     if (r == 0)
-        r = node_optional(node, "workers", &workers_type, &workers, err);
+        r = node_optional(node, "processes", &workers_type, &processes, err);
+    if (r == 0)
+        r = read_workers(node, processes, &workers, err);
     if (r == 0)
         r = read_requests(node, scenario_file, spec, err);
     if (r == 0)
         r = read_demand(node, spec, err);
     spec->job.workers = (uint32_t)workers;
+    spec->job.processes = (uint32_t)processes;
     if (!*spec->job.name)
         snprintf(spec->job.name, sizeof(spec->job.name), "server-%zu", node->index + 1);
     return r;
