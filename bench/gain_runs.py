@@ -11,7 +11,8 @@ none: the programs as anybody starts them. A policy's name: under `tide run` and
 policy; +leave, +lend: with that word for idle-cores. The oracles: the programs with fixed numbers of threads, started in an order, both by
 gain_mixes.oracle(). Sides of a round run one after the other, in an order that turns from round to round; what other
 programs of the machine used meanwhile is in the results. --cores N takes the first N cores; on a larger machine the mixes have
-more jobs. bench/results/gain-mixes.json is the file to send in.
+more jobs. At the end gain_predict.py compares what `tide sim` predicts of the same mixes. bench/results/gain-mixes.json is the file to
+send in, by the issue tracker of the repository (HACKING.md, "Measurements of other machines").
 """
 
 import argparse
@@ -27,6 +28,7 @@ import sys
 import time
 
 import gain_mixes as mixes
+import gain_predict
 import harness
 
 HERE = harness.ROOT / "bench"
@@ -57,28 +59,33 @@ def counts(cores):
 
 
 def measured_rate(program, threads, cpus):
+    """(steps in a second, seconds of its start)"""
     more, env = fixed(program, threads)
     with harness.Bench() as bench:
+        began = time.monotonic()
         done = subprocess.run(["taskset", "-c", ",".join(map(str, cpus[:threads])), *command(program, "--seconds", str(CURVE_S)), *more],
                               env={**bench.env, **env}, capture_output=True, text=True, timeout=LIMIT_S)
     if done.returncode:
         sys.exit(f"gain_runs.py: {program}: {done.stderr.strip()[-500:]}")
-    return json.loads(done.stdout.splitlines()[-1])["steps_per_s"]
+    return json.loads(done.stdout.splitlines()[-1])["steps_per_s"], max(0.0, time.monotonic() - began - CURVE_S)
 
 
 def curves(cpus, again):
-    """Those of the machine, measured if they are not there."""
+    """Those of the machine, measured if they are not there; and {program: seconds of its start}."""
     path, machine = harness.RESULTS / "gain-curves.json", harness.machine()["model"]
     rows = json.loads(path.read_text())["rows"] if path.exists() and not again else []
-    rates = {row["program"]: row["rates"] for row in rows
-             if row["cores"] == len(cpus) and row["measured"]["machine"]["model"] == machine}
+    rows = [row for row in rows if row["cores"] == len(cpus) and row["measured"]["machine"]["model"] == machine]
+    rates = {row["program"]: row["rates"] for row in rows}
+    starts = {row["program"]: row["start_s"] for row in rows if "start_s" in row}
     for program in mixes.ALL:
         if program not in rates:
-            rates[program] = {str(n): measured_rate(program, n, cpus) for n in counts(len(cpus))}
+            measured = {str(n): measured_rate(program, n, cpus) for n in counts(len(cpus))}
+            rates[program] = {n: rate for n, (rate, _) in measured.items()}
+            starts[program] = round(measured["1"][1], 2)
             print(f"{program:14}", *(f"{n}: {rate:8.2f}" for n, rate in rates[program].items()), flush=True)
             harness.save("gain-curves", [{"model": f"{program}, {len(cpus)} cores", "program": program, "cores": len(cpus),
-                                          "rates": rates[program]}])
-    return mixes.Curves(rates)
+                                          "rates": rates[program], "start_s": starts[program]}])
+    return mixes.Curves(rates), starts
 
 
 # ---- a run ----
@@ -256,11 +263,12 @@ def row(mix, cores, side, runs):
     pairs = [(of["none"], of[side]) for of in rounds_of(runs, mix, cores).values() if {"none", side} <= of.keys()]
     if not pairs:
         return None
+    ours, of_none = (max(run["slowdown"] for run in some) for some in zip(*[(b, a) for a, b in pairs]))
     goals = () if side.endswith("-oracle") else (1.0, 0.97)
+    slowdown = {"worst slowdown goal": f"<= that of none: {'met' if ours <= of_none else 'missed'}"} if goals else {}
     return {"model": f"{mix}, {cores} cores: {side} / none", "mix": mix, "rounds": len(pairs),
             **judged(pairs, "makespan", *goals), **judged(pairs, "turnaround", *goals[:1]),
-            "worst slowdown": round(max(b["slowdown"] for _, b in pairs), 2),
-            "of none": round(max(a["slowdown"] for a, _ in pairs), 2)}
+            "worst slowdown": round(ours, 2), "of none": round(of_none, 2), **slowdown}
 
 
 def beside_oracle(mix, cores, side, runs):
@@ -310,7 +318,7 @@ def main():
     if unknown:
         sys.exit(f"gain_runs.py: no mix {unknown[0]!r}: {', '.join(mixes.MIXES)}")
     os.sched_setaffinity(0, cpus)
-    known = curves(cpus, args.curves)
+    known, starts = curves(cpus, args.curves)
     if args.curves:
         return
     runs = harness.saved_runs("gain-mixes")
@@ -331,6 +339,7 @@ def main():
                       f"slowdown {r['slowdown']:5.2f}  others {r['others']:.3f}", flush=True)
             runs.append(of)
             harness.save("gain-mixes", rows(runs), runs)
+    gain_predict.save(runs, known, starts, args.cores)
 
 
 if __name__ == "__main__":

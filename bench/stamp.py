@@ -43,6 +43,7 @@ MEASURED = {
     "restore": NODE,
     "small-container": ("libtide-agent.so",),
     "demo": NODE, "gain": (*NODE, "bench/gain.py", *RESTING), "gain-curves": (),
+    "gain-predicted": ("tide-sim", "bench/gain_mixes.py", "bench/gain_predict.py"),
     "gain-mixes": (*NODE, "bench/gain_mixes.py", "bench/gain_runs.py", *RESTING),
     "promise": (*NODE, PYTHON_PACKAGE), "paired": (*NODE, "bench/hook_cost"), "share": NODE, "throughput": (*NODE, "bench/savedmodel_infer"),
     "container-queue-predicted": ("tide-sim",),

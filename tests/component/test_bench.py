@@ -160,7 +160,7 @@ def test_rows_of_energy_that_are_unknown_are_refused_and_the_known_ones_named():
 
 
 # Beginning of a result's name -> the target of make that writes it; all others are written by `make bench` as root.
-TARGETS = {"runtimes-": "bench-runtimes", "openmp": "bench-runtimes", "demo": "bench-runtimes", "gain-curves": "bench-gain", "gain-mixes": "bench-gain"}
+TARGETS = {"runtimes-": "bench-runtimes", "openmp": "bench-runtimes", "demo": "bench-runtimes", "gain-curves": "bench-gain", "gain-mixes": "bench-gain", "gain-predicted": "bench-gain"}
 # Results for which `make bench` has to be told something.
 ASKED_FOR = {"energy-model": "TIDE_ENERGY_DATA", "paired": "TIDE_OLD_BUILD"}
 
