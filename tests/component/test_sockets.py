@@ -24,7 +24,8 @@ def serve(run):  # noqa: F811
     """Starts a server of serve.py as a job with a promise; it has .port then."""
     def start(*args, python=PYTHON, options=("--slo", "p99=100ms", "--sockets"), **env):
         program = run(python, SERVE, *args, options=options, **env)
-        program.port = int(program.expect("port")[1])
+        program.port, *plain = map(int, program.expect("port")[1:])
+        program.plain = plain[0] if plain else program.port
         return program
     return start
 
@@ -63,8 +64,8 @@ def counted(program, number):
     return eventually(there)
 
 
-def connect(program):
-    return http.client.HTTPConnection("127.0.0.1", program.port, timeout=GUARD_S)
+def connect(program, port=None):
+    return http.client.HTTPConnection("127.0.0.1", port or program.port, timeout=GUARD_S)
 
 
 def get(connection, path):
@@ -153,32 +154,62 @@ with grpc.insecure_channel("127.0.0.1:{server.port}") as channel:
     assert 50_000 <= seen["p99_us"] < 700_000
 
 
-def test_other_protocols_are_left_alone(serve, tmp_path):
+def stays_alone(server, ask):
+    """What @ask asks for is no request, while the same process' plain HTTP is read before, meanwhile and afterwards."""
+    plain = connect(server, server.plain)
+    known = begun(server, lambda: get(plain, "/0"))
+    for _ in range(20):
+        ask()
+        get(plain, "/0")
+    counted(server, known + 20)
+    for _ in range(20):
+        ask()
+        time.sleep(0.05)  # several messages of the agent
+    get(plain, "/0")
+    counted(server, known + 21)
+
+
+def test_a_protocol_that_is_no_http_is_left_alone(serve):
     server = serve("echo")
     with socket.create_connection(("127.0.0.1", server.port), timeout=GUARD_S) as peer:
-        for data in (b"*1\r\n$4\r\nPING\r\n", bytes(range(256)), b"GET / HTTP/1.1\r\n\r\n"):
-            peer.sendall(data)
-            back = b""
-            while len(back) < len(data):
-                back += peer.recv(4096)
-            assert back == data
+        def ask():
+            for data in (b"*1\r\n$4\r\nPING\r\n", bytes(range(256)), b"GET / HTTP/1.1\r\n\r\n"):
+                peer.sendall(data)
+                back = b""
+                while len(back) < len(data):
+                    back += peer.recv(4096)
+                assert back == data
+        stays_alone(server, ask)
+
+
+def test_tls_is_left_alone(serve, tmp_path):
     key = tmp_path / "key.pem"
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
                     "-keyout", key, "-out", tmp_path / "cert.pem"], check=True, capture_output=True)
     key.write_text(key.read_text() + (tmp_path / "cert.pem").read_text())
-    secret = serve("tls", key)
+    server = serve("tls", key)
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    get(http.client.HTTPSConnection("127.0.0.1", secret.port, timeout=GUARD_S, context=context), "/0")
-    time.sleep(1)
-    assert not latency(server) or latency(server)["requests"] == 0
-    assert not latency(secret) or latency(secret)["requests"] == 0
+    kept = http.client.HTTPSConnection("127.0.0.1", server.port, timeout=GUARD_S, context=context)
+
+    def ask():
+        get(kept, "/0")
+        get(http.client.HTTPSConnection("127.0.0.1", server.port, timeout=GUARD_S, context=context), "/0")
+    stays_alone(server, ask)
 
 
 def test_without_the_option_nothing_is_read(serve):
-    server = serve("threads", options=("--slo", "p99=100ms"))
-    get(connect(server), "/0")
-    time.sleep(1)
+    """As long as begun() would ask, and longer: with the option the first requests are known within a second."""
+    server, read = serve("threads", options=("--slo", "p99=100ms")), serve("threads")
+    kept = connect(server)
+
+    def ask():
+        get(kept, "/0"), get(connect(server), "/0"), get(connect(read), "/0")
+    begun(read, ask)
+    for _ in range(40):
+        ask()
+        time.sleep(0.05)
+    assert latency(read)["requests"] >= 40
     assert not latency(server) or latency(server)["requests"] == 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that tells nobody of its requests: serve.py KIND. Says "port N" first.
+"""A server that tells nobody of its requests: serve.py KIND. Says "port N" first; tls and echo "port N PLAIN", where the same process answers plain HTTP.
 
 threads: http.server with keep-alive    asyncio: HTTP/1.1, chunked answers    forks: two children that accept
 grpc: grpcio    tls: as threads, with a certificate    echo: no HTTP
@@ -12,6 +12,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -38,13 +39,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def say(port):
-    print("port", port, flush=True)
+def say(*ports):
+    print("port", *ports, flush=True)
 
 
-def threads(wrap=lambda s: s):
+def plain():
+    """Returns the port of a server of plain HTTP on a thread."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.socket = wrap(server.socket)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_port
+
+
+def threads():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     say(server.server_port)
     server.serve_forever()
 
@@ -52,7 +59,10 @@ def threads(wrap=lambda s: s):
 def tls():
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(sys.argv[2])
-    threads(lambda s: context.wrap_socket(s, server_side=True))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    say(server.server_port, plain())
+    server.serve_forever()
 
 
 def forks():
@@ -105,7 +115,7 @@ def grpc():
 
 def echo():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        say(server.getsockname()[1])
+        say(server.getsockname()[1], plain())
         while True:
             peer = server.accept()[0]
             while data := peer.recv(4096):
