@@ -88,3 +88,39 @@ def test_search_finds_a_page_in_a_site_that_is_opened_from_its_files(site, tmp_p
          "--virtual-time-budget=30000", "--dump-dom", page],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=2 * GUARD_S, check=True).stdout
     assert re.search(r'href="[^"]*man/tide-doctor\.1\.html[^"]*" class="md-search-result__link"', shown)
+
+
+LOOP = """\
+Status Model::OptimizeLoop(AutotuneAlgorithm algorithm,
+                           CancellationManager* cancellation_manager) {
+  while (true) {
+      while (!cancellation_manager->IsCancelled() &&
+             due > now) {
+      }
+      if (cancellation_manager->IsCancelled()) {
+        return OkStatus();
+      }
+  }
+}
+
+void Model::Other(CancellationManager* cancellation_manager) {
+      while (!cancellation_manager->IsCancelled() &&
+             due > now) {
+      }
+}
+"""
+
+
+def test_the_change_for_tensorflow_asks_whether_a_cancellation_has_begun_and_changes_nothing_else():
+    changed = subprocess.run(["sed", "-E", "-f", ROOT / "docs/tensorflow-stall.sed"], input=LOOP, text=True, check=True,
+                             capture_output=True).stdout
+    added = [line.strip() for line in changed.splitlines() if "IsCancelling" in line]
+    assert added == ["!cancellation_manager->IsCancelling() &&", "if (cancellation_manager->IsCancelling()) {"]
+    head, tail = changed.split("void Model::Other")
+    assert "void Model::Other" + tail == LOOP[LOOP.index("void Model::Other"):]
+    assert head.count("IsCancelled()") == 3
+    left = changed.replace("             !cancellation_manager->IsCancelling() &&\n             !cancellation_manager->IsCancelled() &&\n", "", 1)
+    left = left.replace("      if (cancellation_manager->IsCancelling()) {\n        return absl::OkStatus();\n      }\n", "", 1)
+    assert left == LOOP
+    assert subprocess.run(["sed", "-E", "-f", ROOT / "docs/tensorflow-stall.sed"], input=tail, text=True, check=True,
+                          capture_output=True).stdout == tail
