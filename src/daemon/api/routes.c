@@ -342,7 +342,8 @@ static void post_job(struct request *r, struct job *none)
     if (req.asked.slo_us == 0) {
         /* An administrator's word: what speaks against it is said, and it is not refused. */
         job_request_promise(d, uid, &req, promised_name_len(req.name, pid));
-        promised_judge(d, NULL, uid, req.name, pid, &req.asked, &verdict);
+        if (req.asked.slo_us)
+            promised_judge(d, NULL, uid, req.name, pid, &req.asked, &verdict);
     }
     e = job_new(d, uid, &req, &j, &err);
     if (e < 0) {
