@@ -53,6 +53,7 @@ struct attributes;
 struct daemon;
 struct history_search;
 struct job;
+struct job_request;
 struct request;
 struct stream;
 
@@ -103,6 +104,13 @@ bool routes_may_hold(struct request *r, const struct job *j);
 struct promised_verdict;
 bool routes_take_promise(struct request *r, const struct job *j, uid_t uid, const char *name,
                          pid_t pid, const struct attributes *asked, struct promised_verdict *ret);
+
+/*
+ * The same for a new job of process @pid. One that asks for no promise gets the configured one, an
+ * administrator's word: what speaks against it is said, and it is not refused.
+ */
+bool routes_take_new_promise(struct request *r, uid_t uid, pid_t pid, struct job_request *req,
+                             struct promised_verdict *ret);
 
 /*
  * In routes_limits.c: saves a new job before the answer, as an accepted job outlives the daemon.

@@ -337,14 +337,8 @@ static void post_job(struct request *r, struct job *none)
     }
     if (!read_request(r, &req) || !find_process(r, &pid, &uid) ||
         !routes_within_limits(r, uid, &req.asked, req.pinned.intra) ||
-        !routes_take_promise(r, NULL, uid, req.name, pid, &req.asked, &verdict))
+        !routes_take_new_promise(r, uid, pid, &req, &verdict))
         return;
-    if (req.asked.slo_us == 0) {
-        /* An administrator's word: what speaks against it is said, and it is not refused. */
-        job_request_promise(d, uid, &req, promised_name_len(req.name, pid));
-        if (req.asked.slo_us)
-            promised_judge(d, NULL, uid, req.name, pid, &req.asked, &verdict);
-    }
     e = job_new(d, uid, &req, &j, &err);
     if (e < 0) {
         request_fail_with(r, status_of(e), e == -EEXIST ? "Choose another name." : "", &err);

@@ -48,6 +48,19 @@ bool routes_take_promise(struct request *r, const struct job *j, uid_t uid, cons
     return false;
 }
 
+bool routes_take_new_promise(struct request *r, uid_t uid, pid_t pid, struct job_request *req,
+                             struct promised_verdict *ret)
+{
+    bool asked = req->asked.slo_us > 0;
+
+    if (!routes_take_promise(r, NULL, uid, req->name, pid, &req->asked, ret))
+        return false;
+    job_request_promise(r->daemon, uid, req, promised_name_len(req->name, pid));
+    if (!asked && req->asked.slo_us)
+        promised_judge(r->daemon, NULL, uid, req->name, pid, &req->asked, ret);
+    return true;
+}
+
 bool routes_may_hold(struct request *r, const struct job *j)
 {
     if (j->admission.held || j->admission.phase != JOB_RUNNING ||
