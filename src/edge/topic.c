@@ -18,6 +18,7 @@ static const char *const leaves[] = {
     [TOPIC_CMD] = "down/cmd",         [TOPIC_RECEIPT] = "down/receipt",
     [TOPIC_REQUEST] = "up/request",   [TOPIC_CERTIFICATE] = "down/certificate",
     [TOPIC_READING] = "down/reading", [TOPIC_SHRUNK] = "up/shrunk",
+    [TOPIC_REVOKED] = "down/revoked",
 };
 static_assert(ARRAY_LEN(leaves) == TOPIC_LEAF_MAX, "a leaf without a name");
 

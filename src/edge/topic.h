@@ -26,6 +26,7 @@ enum topic_leaf {
     TOPIC_RECEIPT,
     TOPIC_CERTIFICATE,
     TOPIC_READING, /* of a meter that measures the child */
+    TOPIC_REVOKED, /* machines of the child that are revoked, and the list of certificates */
     TOPIC_LEAF_MAX
 };
 

@@ -313,14 +313,15 @@ static const char *or_null(const char *text)
 static int begin(struct uplink *u, struct mqtt **ret, struct error *err)
 {
     const struct uplink_place *b = &u->place;
-    const enum topic_leaf leaves[] = {TOPIC_RECEIPT, TOPIC_CERTIFICATE, TOPIC_LEASE,
-                                      TOPIC_POLICY,  TOPIC_CMD,         TOPIC_READING};
+    const enum topic_leaf leaves[] = {TOPIC_RECEIPT, TOPIC_CERTIFICATE, TOPIC_LEASE,  TOPIC_POLICY,
+                                      TOPIC_CMD,     TOPIC_READING,     TOPIC_REVOKED};
     const bool wanted[] = {true,
                            b->cert[0] != '\0',
                            u->hooks.lease,
                            u->hooks.sealed,
                            u->hooks.sealed,
-                           u->hooks.readings};
+                           u->hooks.readings,
+                           u->hooks.machines};
     char will_topic[TOPIC_MAX], topic[TOPIC_MAX];
     _cleanup_free_ char *will = payload_state_text(&(struct payload_state){.online = false});
     struct mqtt_options options = {

@@ -27,7 +27,7 @@ struct uplink_place {
 };
 
 struct uplink_hooks {
-    /* down/lease, down/policy, down/cmd, down/certificate, down/reading. */
+    /* down/lease, down/policy, down/cmd, down/certificate, down/reading, down/revoked. */
     void (*got)(void *arg, enum topic_leaf leaf, const struct mqtt_message *m);
     /* Fills in what up/state tells beside name, version and boot. */
     void (*state)(void *arg, struct payload_state *ret);
@@ -35,6 +35,7 @@ struct uplink_hooks {
     void *arg;
     bool lease, sealed; /* leases are for this program; policies and commands are */
     bool readings;      /* of the machine that this program is linked to */
+    bool machines;      /* machines speak through a broker of this unit's: who of them is revoked */
 };
 
 /* Borrows the outbox. Returns 0 or -errno. */

@@ -5,30 +5,40 @@
 #include "hub/trust/state.h"
 #include "hub/trust/tokens.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
 static const char usage[] =
-    "Usage: tide-hub token NAME [--area AREA] [--for TIME] [--state DIR]\n"
+    "Usage: tide-hub token NAME [--area AREA] [--broker HOST[:PORT]] [--for TIME] [--state DIR]\n"
+    "       tide-hub token NAME --unit UNIT [--for TIME] [--state DIR]\n"
     "\n"
-    "Prints a one-time token with which the unit NAME is enrolled. On the unit's machine:\n"
+    "Prints a one-time token with which the unit NAME is enrolled, or, with --unit, a machine "
+    "below\n"
+    "that unit. On its machine:\n"
     "\n"
     "  tide-power enrol https://HUB:8443 TOKEN\n"
     "\n"
     "  --area AREA   where it stands, as unlp/lab3: goes into the policy when the token is used\n"
+    "  --broker HOST the unit has a broker of its own there, for its machines: its certificate is\n"
+    "                for HOST, too ('tide-power broker'); port 8883 unless named\n"
+    "  --unit UNIT   the machine speaks through the broker of UNIT, and has its leases from it\n"
     "  --for TIME    how long the token is good, at most 30d; default 1h\n"
     "  --state DIR   the hub's directory; default /var/lib/tide-hub\n"
     "\n"
     "Whoever has the token can be that unit: pass it on as you would a password.\n";
 
 static const struct option options[] = {{"area", required_argument, NULL, 'a'},
+                                        {"broker", required_argument, NULL, 'b'},
+                                        {"unit", required_argument, NULL, 'u'},
                                         {"for", required_argument, NULL, 'f'},
                                         {"state", required_argument, NULL, 's'},
                                         {"help", no_argument, NULL, 'h'},
                                         {0}};
 
 struct asked {
-    const char *dir, *area;
+    const char *dir, *area, *unit;
+    struct token token;
     uint64_t for_ms;
 };
 
@@ -40,11 +50,38 @@ static int take(void *arg, int option)
         a->dir = optarg;
     } else if (option == 'a') {
         a->area = optarg;
+    } else if (option == 'u') {
+        a->unit = optarg;
+    } else if (option == 'b') {
+        if (area_broker_read(optarg, a->token.broker) < 0) {
+            fprintf(stderr, "tide-hub: --broker '%.100s': use HOST or HOST:PORT\n", optarg);
+            return HUB_EXIT_USAGE;
+        }
     } else if (moment_duration(optarg, &a->for_ms) < 0) {
         fprintf(stderr, "tide-hub: --for '%s': use a time as 1h or 30min\n", optarg);
         return HUB_EXIT_USAGE;
     }
     return 0;
+}
+
+static int copy(const char *text, char *ret, size_t size, struct error *err)
+{
+    return !text || (size_t)snprintf(ret, size, "%s", text) < size
+               ? 0
+               : error_set(err, -EINVAL, "'%.70s…' is too long", text);
+}
+
+static int fill(struct asked *a, const char *name, struct error *err)
+{
+    int r = copy(name, a->token.name, sizeof(a->token.name), err);
+
+    if (r == 0)
+        r = copy(a->area, a->token.area, sizeof(a->token.area), err);
+    if (r == 0)
+        r = copy(a->unit, a->token.unit, sizeof(a->token.unit), err);
+    a->token.until_s =
+        a->for_ms / 1000 > TOKENS_FOR_MAX ? TOKENS_FOR_MAX + 1 : (int64_t)(a->for_ms / 1000);
+    return r;
 }
 
 int cmd_token(int argc, char **argv)
@@ -59,9 +96,11 @@ int cmd_token(int argc, char **argv)
         return r < 0 ? 0 : r;
     if (optind + 1 != argc)
         return command_wrong(usage);
-    r = state_open(a.dir, &s, &err);
+    r = fill(&a, argv[optind], &err);
+    if (r >= 0)
+        r = state_open(a.dir, &s, &err);
     if (r >= 0) {
-        r = tokens_make(a.dir, argv[optind], a.area, a.for_ms / 1000, time(NULL), token, &err);
+        r = tokens_make_for(a.dir, &a.token, time(NULL), token, &err);
         terminal_audit_in(a.dir, "unit.token", argv[optind], &err);
         state_close(&s);
     }

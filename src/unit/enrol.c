@@ -8,6 +8,7 @@
 #include "edge/topic.h"
 #include "host/net/transfer.h"
 #include "host/trust/identity.h"
+#include "unit/area/broker.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -25,6 +26,7 @@
 #define EXIT_USAGE  2
 #define CONFIG      "/etc/tide/tide-power.conf"
 #define STATE       "/var/lib/tide-power"
+#define SOCKET      "/run/tide/api.sock"
 #define USER        "tide-power" /* whose the files are, if root writes them */
 #define HUB_PORT    8443
 #define BROKER_PORT 8883
@@ -33,12 +35,15 @@
 
 static const char usage[] =
     "Usage: tide-power enrol https://HUB[:PORT] TOKEN|@FILE [--state DIR] [--config FILE]\n"
-    "                        [--force|--keep]\n"
+    "                        [--machine [--tided SOCKET]] [--force|--keep]\n"
     "\n"
     "Makes this machine a unit of the hub: with the one-time token that 'tide-hub token NAME'\n"
     "printed there, gets a certificate for a key that stays here. Port 8443 unless named.\n"
     "@FILE: the token is the file's text.\n"
     "\n"
+    "  --machine       links this machine's tided, which obeys the hub's leases; with a token of\n"
+    "                  'tide-hub token NAME --unit UNIT' it always does, and obeys that unit's\n"
+    "  --tided SOCKET  where that answers; default " SOCKET "\n"
     "  --state DIR     where unit.key, unit.crt, ca.crt and hub-seal.pub are written;\n"
     "                  default " STATE "\n"
     "  --config FILE   is made if it is missing; default " CONFIG "\n"
@@ -48,14 +53,15 @@ static const char usage[] =
 static const struct option options[] = {
     {"state", required_argument, NULL, 's'}, {"config", required_argument, NULL, 'c'},
     {"force", no_argument, NULL, 'f'},       {"keep", no_argument, NULL, 'k'},
+    {"machine", no_argument, NULL, 'm'},     {"tided", required_argument, NULL, 't'},
     {"help", no_argument, NULL, 'h'},        {0}};
 
 enum file { KEY, CERT, CA, SEAL, FILES };
 static const char *const names[FILES] = {"unit.key", "unit.crt", "ca.crt", "hub-seal.pub"};
 
 struct enrolment {
-    const char *state, *config;
-    bool force, keep;
+    const char *state, *config, *tided;
+    bool force, keep, machine;
     char url[URL_MAX];
     struct enrol_token token;
     const char *token_text;
@@ -196,7 +202,7 @@ static int check_answer(const struct enrolment *e, struct error *err)
     if (!edge_name_valid(name) || !*text_of(e->answer, "seal") ||
         !is_the_hubs(e, text_of(e->answer, "ca")))
         return error_set(err, -EBADMSG, "the hub's answer lacks a name, a seal, or its authority");
-    if (!is_address(text_of(e->answer, "broker")))
+    if (!is_address(text_of(e->answer, "broker")) || !is_address(text_of(e->answer, "local")))
         return error_set(err, -EBADMSG, "the hub's answer names a broker that is no HOST:PORT");
     if (identity_check(text_of(e->answer, "certificate"), e->key, e->ca, name, err) < 0)
         return error_set(err, -EBADMSG, "the hub's certificate is not for the key made here");
@@ -274,6 +280,8 @@ static int write_identity(const struct enrolment *e, struct error *err)
         r = put(e->path[CA], text_of(e->answer, "ca"), 0644, err);
     if (r >= 0)
         r = put(e->path[SEAL], text_of(e->answer, "seal"), 0644, err);
+    if (r >= 0 && *text_of(e->answer, "revoked"))
+        r = broker_put(e->state, "revoked.crl", text_of(e->answer, "revoked"), err);
     return r < 0 ? r : put(e->path[CERT], text_of(e->answer, "certificate"), 0644, err);
 }
 
@@ -289,22 +297,54 @@ static void broker_of(const struct enrolment *e, char ret[URL_MAX])
     snprintf(ret, URL_MAX, "%.*s:%d", (int)(strrchr(host, ':') - host), host, BROKER_PORT);
 }
 
+static void write_broker(FILE *f, const struct enrolment *e, const char *section,
+                         const char *broker)
+{
+    fprintf(f, "\n[%s]\nbroker = %s\nca = %s\ncert = %s\nkey = %s\n", section, broker, e->path[CA],
+            e->path[CERT], e->path[KEY]);
+}
+
+/* A machine below a unit gets nothing under the hub's seal: it obeys that unit's leases. */
+static char *config_text(const struct enrolment *e)
+{
+    char broker[URL_MAX], *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    if (!f)
+        return NULL;
+    broker_of(e, broker);
+    fprintf(f, "[unit]\nname = %s\nstate-dir = %s\n", text_of(e->answer, "name"), e->state);
+    write_broker(f, e, "uplink", broker);
+    if (!*text_of(e->answer, "unit"))
+        fprintf(f, "seal = %s\n", e->path[SEAL]);
+    if (*text_of(e->answer, "local"))
+        write_broker(f, e, "local", text_of(e->answer, "local"));
+    if (e->machine)
+        fprintf(f, "\n[tided]\nsocket = %s\n", e->tided);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static const char *what_next(const struct enrolment *e)
+{
+    if (e->machine)
+        return "start tide-power, whose user has to be in tided's power-group";
+    return *text_of(e->answer, "local")
+               ? "add the area's meters and a [child NAME] for each machine"
+               : "add the area's meters";
+}
+
 static int write_config(const struct enrolment *e, struct error *err)
 {
-    _cleanup_free_ char *text = NULL;
-    char broker[URL_MAX];
+    _cleanup_free_ char *text = config_text(e);
     struct stat status = {.st_mode = 0644, .st_uid = geteuid(), .st_gid = getegid()};
     int r;
 
-    broker_of(e, broker);
-    if (asprintf(&text,
-                 "[unit]\nname = %s\nstate-dir = %s\n\n[uplink]\nbroker = %s\nca = %s\n"
-                 "cert = %s\nkey = %s\nseal = %s\n",
-                 text_of(e->answer, "name"), e->state, broker, e->path[CA], e->path[CERT],
-                 e->path[KEY], e->path[SEAL]) < 0) {
-        text = NULL;
+    if (!text)
         return error_set(err, -ENOMEM, "out of memory");
-    }
     if (access(e->config, F_OK) == 0) {
         printf("%s stays as it is; it needs:\n\n%s\n", e->config, text);
         return 0;
@@ -315,7 +355,7 @@ static int write_config(const struct enrolment *e, struct error *err)
         return error_set(err, r, "cannot write %s: %s; it needs the lines above", e->config,
                          strerror(-r));
     }
-    printf("%s is written: add the area's meters, see tide-power.conf(5)\n", e->config);
+    printf("%s is written: %s, see tide-power.conf(5)\n", e->config, what_next(e));
     return 0;
 }
 
@@ -358,7 +398,12 @@ static int enrol(struct enrolment *e, struct error *err)
         r = write_identity(e, err);
     if (r < 0)
         return r;
-    printf("this machine is unit %s now\n", text_of(e->answer, "name"));
+    e->machine |= *text_of(e->answer, "unit") != '\0';
+    if (*text_of(e->answer, "unit"))
+        printf("this machine is %s now, below unit %s\n", text_of(e->answer, "name"),
+               text_of(e->answer, "unit"));
+    else
+        printf("this machine is unit %s now\n", text_of(e->answer, "name"));
     return write_config(e, err);
 }
 
@@ -394,7 +439,7 @@ static int complain(const char *what, const char *value, const char *wanted)
 
 int enrol_main(int argc, char **argv)
 {
-    struct enrolment e = {.state = STATE, .config = CONFIG};
+    struct enrolment e = {.state = STATE, .config = CONFIG, .tided = SOCKET};
     char token[ENROL_TOKEN_TEXT_MAX + 8];
     struct error err = {0};
     int option, r;
@@ -408,6 +453,10 @@ int enrol_main(int argc, char **argv)
             e.force = true;
         } else if (option == 'k') {
             e.keep = true;
+        } else if (option == 'm') {
+            e.machine = true;
+        } else if (option == 't') {
+            e.tided = optarg;
         } else {
             fputs(usage, option == 'h' ? stdout : stderr);
             return option == 'h' ? 0 : EXIT_USAGE;

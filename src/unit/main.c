@@ -17,6 +17,7 @@
 #include "host/net/ends.h"
 #include "unit/alive.h"
 #include "unit/area/area.h"
+#include "unit/cmd_broker.h"
 #include "unit/enrol.h"
 #include "unit/log.h"
 
@@ -25,6 +26,7 @@
 
 static const char usage[] = "Usage: tide-power [OPTION]...\n"
                             "       tide-power enrol https://HUB TOKEN [OPTION]...\n"
+                            "       tide-power broker [OPTION]...\n"
                             "Measures an area's energy: reads its meters, keeps what they tell "
                             "until the hub has stored it.\n"
                             "\n"
@@ -103,6 +105,8 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "enrol") == 0)
         return enrol_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "broker") == 0)
+        return broker_main(argc - 1, argv + 1);
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {

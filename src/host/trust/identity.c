@@ -382,8 +382,8 @@ static int read_serial(gnutls_x509_crt_t cert, char ret[IDENTITY_SERIAL_MAX])
 }
 
 int identity_sign_request(const struct identity_pem *ca, const char *request, const char *name,
-                          int64_t now_s, char **ret_cert, char ret_serial[IDENTITY_SERIAL_MAX],
-                          struct error *err)
+                          const char *host, int64_t now_s, char **ret_cert,
+                          char ret_serial[IDENTITY_SERIAL_MAX], struct error *err)
 {
     gnutls_x509_privkey_t ca_key = NULL;
     gnutls_x509_crt_t cert = NULL, ca_cert = NULL;
@@ -400,6 +400,10 @@ int identity_sign_request(const struct identity_pem *ca, const char *request, co
         r = gnutls_x509_crt_set_key_usage(cert, GNUTLS_KEY_DIGITAL_SIGNATURE);
     if (r >= 0)
         r = gnutls_x509_crt_set_key_purpose_oid(cert, GNUTLS_KP_TLS_WWW_CLIENT, 0);
+    if (r >= 0 && host)
+        r = gnutls_x509_crt_set_key_purpose_oid(cert, GNUTLS_KP_TLS_WWW_SERVER, 0);
+    if (r >= 0 && host)
+        r = add_host(cert, host);
     if (r >= 0)
         r = sign(cert, ca_cert, ca_key);
     if (r >= 0)
@@ -465,6 +469,27 @@ int identity_list_revoked(const struct identity_pem *ca, const struct identity_r
     gnutls_x509_crt_deinit(ca_cert);
     gnutls_x509_privkey_deinit(ca_key);
     return r < 0 ? failed(err, "cannot make the list of revoked certificates", r) : 0;
+}
+
+int identity_check_list(const char *list_pem, const char *ca_pem, struct error *err)
+{
+    gnutls_datum_t text = {(unsigned char *)list_pem, (unsigned)strlen(list_pem)};
+    gnutls_x509_crt_t ca = NULL;
+    gnutls_x509_crl_t list = NULL;
+    unsigned status = 0;
+    int r = import_certificate(ca_pem, &ca);
+
+    if (r >= 0)
+        r = gnutls_x509_crl_init(&list);
+    if (r >= 0)
+        r = gnutls_x509_crl_import(list, &text, GNUTLS_X509_FMT_PEM);
+    if (r >= 0)
+        r = gnutls_x509_crl_verify(list, &ca, 1, 0, &status);
+    gnutls_x509_crl_deinit(list);
+    gnutls_x509_crt_deinit(ca);
+    if (r < 0)
+        return failed(err, "cannot read a list of revoked certificates", r);
+    return status ? error_set(err, -EBADMSG, "the authority did not sign it, or it has ended") : 0;
 }
 
 int64_t identity_expires_s(const char *cert_pem)

@@ -52,12 +52,19 @@ int identity_check(const char *cert_pem, const char *key_pem, const char *ca_pem
 
 /*
  * A client's certificate with the name @name for the key of the request, whose own name does not
- * count: the authority says who somebody is. Returns 0, -EINVAL (no request, not signed by its own
- * key, or a key that is too weak), with the serial number.
+ * count: the authority says who somebody is. @host: a name or address for which it is a server's
+ * certificate, too; NULL: none. Returns 0, -EINVAL (no request, not signed by its own key, or a key
+ * that is too weak), with the serial number.
  */
 int identity_sign_request(const struct identity_pem *ca, const char *request, const char *name,
-                          int64_t now_s, char **ret_cert, char ret_serial[IDENTITY_SERIAL_MAX],
-                          struct error *err);
+                          const char *host, int64_t now_s, char **ret_cert,
+                          char ret_serial[IDENTITY_SERIAL_MAX], struct error *err);
+
+/*
+ * Whether a list of revoked certificates is the authority's. Returns 0, -EBADMSG (it is not) or
+ * -EINVAL (one of the texts is none).
+ */
+int identity_check_list(const char *list_pem, const char *ca_pem, struct error *err);
 
 struct identity_revoked {
     char serial[IDENTITY_SERIAL_MAX];

@@ -156,7 +156,8 @@ void route_enrol(struct call *c)
     }
     place(c, &a);
     call_answer(c, HTTP_CREATED,
-                json_pack("{s:s,s:s,s:s,s:s,s:s}", "name", a.name, "certificate", a.certificate,
-                          "ca", a.ca, "seal", a.seal, "broker", a.broker));
+                json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s}", "name", a.name, "certificate",
+                          a.certificate, "ca", a.ca, "seal", a.seal, "broker", a.broker, "unit",
+                          a.unit, "local", a.local, "revoked", a.revoked ? a.revoked : ""));
     enrol_answer_done(&a);
 }

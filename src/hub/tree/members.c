@@ -11,6 +11,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/wallclock.h"
+#include "base/wholefile.h"
+#include "hub/trust/area_broker.h"
 #include "hub/trust/state.h"
 
 #include <errno.h>
@@ -26,6 +28,7 @@
 #define CUT_NS     (15 * NS_PER_S) /* until the hub gives up */
 #define RELOAD_NS  NS_PER_S /* until the broker has read its lists again: it could come back */
 #define AGAIN_NS   (60 * NS_PER_S) /* between two cuts of a unit that is still heard */
+#define LIST_MAX   (240 << 10)     /* bytes that a message holds */
 #define RETRY_NS   (10 * NS_PER_S) /* after a cut that failed */
 
 #define CUT_CERT "cut.crt" /* in the hub's directory, while it connects in a unit's name */
@@ -40,6 +43,9 @@ struct members {
     struct unit *unit; /* that one */
     bool done;
     uint64_t until_ns;
+    struct stat list, areas, named; /* files of which brokers of areas were told */
+    unsigned told;                  /* so many of them, in the order of the file */
+    bool all_told;
 };
 
 /* ---- the records ---- */
@@ -214,7 +220,75 @@ static void begin_cut(struct tree *t, struct unit *u)
     m->until_ns = u->cut_ns + CUT_NS;
 }
 
-/* One at a time. */
+/* ---- brokers of areas ---- */
+
+struct telling {
+    struct tree *tree;
+    const char *list;
+    unsigned unit; /* counts them */
+};
+
+/* Retained: a unit that connects later learns it, too. */
+static void tell_broker(void *arg, const char *unit, const char *revoked)
+{
+    struct telling *telling = arg;
+    struct members *m = telling->tree->members;
+    _cleanup_free_ char *text = NULL;
+    char topic[TOPIC_MAX];
+    int id;
+
+    if (telling->unit++ != m->told) /* told already, or one before it could not be */
+        return;
+    if (asprintf(&text, "%s\n%s", revoked, telling->list) < 0)
+        text = NULL;
+    m->told += text && mqtt_publish(telling->tree->mqtt, topic_make(unit, TOPIC_REVOKED, topic),
+                                    text, strlen(text), 1, true, 0, &id) >= 0;
+}
+
+/* Units with a broker of their own learn which certificates are revoked, and that the list is
+ * young. */
+static void tell_brokers(struct tree *t)
+{
+    _cleanup_free_ char *list = NULL;
+    struct members *m = t->members;
+    struct telling telling = {.tree = t};
+    char trust[PATH_MAX], path[PATH_MAX];
+    struct stat list_now, areas_now;
+    struct error err = {0};
+    size_t len;
+
+    if ((size_t)snprintf(trust, sizeof(trust), "%s/trust", t->options.state) >= sizeof(trust) ||
+        (size_t)snprintf(path, sizeof(path), "%s/revoked.crl", trust) >= sizeof(path) ||
+        stat(path, &list_now) < 0)
+        return;
+    area_broker_looked(trust, &areas_now);
+    if (!areas_now.st_ino)
+        return;
+    if (!same_file(&list_now, &m->list) || !same_file(&areas_now, &m->areas) ||
+        !same_file(&m->seen, &m->named))
+        members_again(t);
+    else if (m->all_told)
+        return;
+    m->list = list_now;
+    m->areas = areas_now;
+    m->named = m->seen;
+    if (wholefile_read(path, LIST_MAX, &list, &len, &list_now) < 0)
+        return;
+    telling.list = list;
+    if (area_broker_each(trust, m->records, tell_broker, &telling, &err) < 0)
+        tree_say(t, NULL, "%s", err.text);
+    m->all_told = m->told == telling.unit;
+}
+
+void members_again(struct tree *t)
+{
+    t->members->told = 0;
+    t->members->all_told = false;
+}
+
+/* ---- time ---- */
+
+/* One unit at a time is cut off. */
 void members_tick(struct tree *t)
 {
     struct members *m = t->members;
@@ -234,35 +308,73 @@ void members_tick(struct tree *t)
     }
     if (look(t, &err) < 0)
         tree_say(t, NULL, "%s", err.text);
+    else
+        tell_brokers(t);
 }
 
 /* ---- certificates ---- */
 
-/* The broker has proved the name by the certificate that the unit still has. */
+/* "NAME" before the request of a machine that speaks through the unit's own broker. */
+static int take_machine(const struct tree *t, const struct unit *u, char **request,
+                        const char **ret_name, struct error *err)
+{
+    char trust[PATH_MAX], unit[EDGE_NAME_MAX];
+
+    *ret_name = u->name;
+    if (**request == '-')
+        return 0;
+    *ret_name = strsep(request, "\n");
+    snprintf(trust, sizeof(trust), "%.4000s/trust", t->options.state);
+    if (!*request || !edge_name_valid(*ret_name) ||
+        area_broker_of_machine(trust, *ret_name, unit) < 0 || strcmp(unit, u->name) != 0)
+        return error_set(err, -EACCES, "it asks for a machine that was not enrolled below it");
+    return 0;
+}
+
+static int sign(struct tree *t, const char *name, const char *request, char **ret,
+                struct error *err)
+{
+    struct state state;
+    int r = state_open(t->options.state, &state, err);
+
+    if (r < 0)
+        return r;
+    r = authority_renew(state.authority, request, name, time(NULL), ret, err);
+    state_close(&state);
+    return r;
+}
+
+/*
+ * The hub's broker has proved the unit's name by the certificate that it still has, and the unit's
+ * own broker a machine's. The unit gets its machines' certificates with the name before them.
+ */
 void members_request(struct tree *t, struct unit *u, const void *bytes, size_t len)
 {
-    _cleanup_free_ char *request = strndup(bytes, len), *cert = NULL;
+    _cleanup_free_ char *text = strndup(bytes, len), *cert = NULL, *told = NULL;
+    char *request = text, topic[TOPIC_MAX];
     uint64_t now = clock_now_ns();
-    char topic[TOPIC_MAX];
     struct error err = {0};
-    struct state state;
+    const char *name;
     int id, r;
 
     if (!request || (u->asked_ns && now - u->asked_ns < REQUEST_NS))
         return;
     u->asked_ns = now;
-    r = state_open(t->options.state, &state, &err);
-    if (r == 0) {
-        r = authority_renew(state.authority, request, u->name, time(NULL), &cert, &err);
-        state_close(&state);
+    r = take_machine(t, u, &request, &name, &err);
+    if (r == 0)
+        r = sign(t, name, request, &cert, &err);
+    if (r == 0 && asprintf(&told, "%s%s%s", name == u->name ? "" : name,
+                           name == u->name ? "" : "\n", cert) < 0) {
+        told = NULL;
+        r = error_set(&err, -ENOMEM, "out of memory");
     }
-    if (r == 0 && mqtt_publish(t->mqtt, topic_make(u->name, TOPIC_CERTIFICATE, topic), cert,
-                               strlen(cert), 1, false, 0, &id) < 0)
+    if (r == 0 && mqtt_publish(t->mqtt, topic_make(u->name, TOPIC_CERTIFICATE, topic), told,
+                               strlen(told), 1, false, 0, &id) < 0)
         r = error_set(&err, -EAGAIN, "the broker does not take it: the unit asks again");
     if (r < 0)
         tree_say(t, u->name, "no new certificate: %s", err.text);
     else
-        tree_say(t, u->name, "has a new certificate");
+        tree_say(t, name, "has a new certificate");
 }
 
 static int change(struct tree *t, const char *name, bool revoke, struct error *err)

@@ -168,6 +168,7 @@ static void on_up(void *arg, const char *problem)
     if (!problem) {
         ingest_receipts(t->ingest);
         sender_again(t); /* this may be another broker, or one that forgot */
+        members_again(t);
     }
 }
 

@@ -67,6 +67,7 @@ void members_tick(struct tree *t);
 bool members_revoked(const struct tree *t, const char *name);
 /* Whether a unit that just sent something is revoked: it is cut off then. */
 bool members_refuse(struct tree *t, struct unit *u);
+void members_again(struct tree *t); /* this may be another broker, or one that forgot */
 void members_request(struct tree *t, struct unit *u, const void *bytes, size_t len);
 
 /* above.c: the hub above this one. Begins before the caps are looked at. */

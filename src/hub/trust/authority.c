@@ -5,6 +5,7 @@
 #include "base/wholefile.h"
 #include "edge/topic.h"
 #include "host/trust/seal.h"
+#include "hub/trust/area_broker.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@ static const char *const names[FILES] = {"ca.crt",   "ca.key", "seal.key",
                                          "seal.pub", "units",  "revoked.crl"};
 
 struct authority {
-    char *path[FILES];
+    char *dir, *path[FILES];
     struct identity_pem ca;
     char *seal_key, *seal_public;
     struct authority_unit *unit, *newest; /* newest: of authority_newest() */
@@ -185,7 +186,8 @@ static bool list_is_due(const struct authority *a, int64_t now_s)
 static int set_up(struct authority *a, const char *dir, struct error *err)
 {
     a->unit = calloc(AUTHORITY_UNITS_MAX, sizeof(*a->unit));
-    if (!a->unit)
+    a->dir = strdup(dir);
+    if (!a->unit || !a->dir)
         return error_set(err, -ENOMEM, "out of memory");
     for (int f = 0; f < FILES; f++)
         if (asprintf(&a->path[f], "%s/%s", dir, names[f]) < 0) {
@@ -257,6 +259,7 @@ struct authority *authority_free(struct authority *a)
         return NULL;
     for (int f = 0; f < FILES; f++)
         free(a->path[f]);
+    free(a->dir);
     identity_pem_done(&a->ca);
     free(a->seal_key);
     free(a->seal_public);
@@ -393,8 +396,9 @@ static int add(struct authority *a, const char *name, const char *serial, int64_
 int authority_sign(struct authority *a, const char *request, const char *name, int64_t now_s,
                    char **ret_cert, struct error *err)
 {
-    char serial[IDENTITY_SERIAL_MAX];
+    char serial[IDENTITY_SERIAL_MAX], address[AREA_BROKER_MAX], host[AREA_BROKER_MAX];
     _cleanup_free_ char *cert = NULL;
+    const char *also = NULL;
     int r;
 
     if (!authority_name_good(name))
@@ -408,7 +412,14 @@ int authority_sign(struct authority *a, const char *request, const char *name, i
             err, -EKEYREVOKED,
             "unit %.70s was revoked: 'tide-hub unit admit %.70s' allows the name again", name,
             name);
-    r = identity_sign_request(&a->ca, request, name, now_s, &cert, serial, err);
+    r = area_broker_of_unit(a->dir, name, address);
+    if (r < 0 && r != -ENOENT)
+        return error_set(err, r, "cannot read %.160s/areas: %s", a->dir, strerror(-r));
+    if (r == 0) {
+        area_broker_host(address, host);
+        also = host;
+    }
+    r = identity_sign_request(&a->ca, request, name, also, now_s, &cert, serial, err);
     if (r >= 0)
         r = add(a, name, serial, now_s, err); /* on record before anybody has it */
     if (r >= 0)
@@ -437,7 +448,7 @@ static int make_client(const struct authority *a, const char *name, int64_t from
     int r = identity_request(name, &made.key, &request, err);
 
     if (r >= 0)
-        r = identity_sign_request(&a->ca, request, name, from_s, &made.cert, serial, err);
+        r = identity_sign_request(&a->ca, request, name, NULL, from_s, &made.cert, serial, err);
     if (r < 0)
         identity_pem_done(&made);
     else

@@ -6,6 +6,8 @@
  *     ca.crt, ca.key       signs certificates of units and of the hub's servers (ECDSA, 10 years)
  *     seal.key, seal.pub   signs policies and commands (Ed25519)
  *     units                every certificate signed: "NAME SERIAL signed|revoked TIME" a line
+ *     areas                which units have a broker of their own (area_broker.h): their
+ * certificates are for its host, too
  *     revoked.crl          the list of revoked certificates, which brokers and servers read; it
  * ends after IDENTITY_LIST_DAYS and is made again when it is older than the records or than a day
  *

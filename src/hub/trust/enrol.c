@@ -15,6 +15,7 @@
 #include <time.h>
 
 #define ADDRESSES 256
+#define LIST_MAX  (16 << 20) /* bytes of the list of revoked certificates */
 #define WINDOW_NS (ENROL_WINDOW_S * NS_PER_S)
 
 /* Wrong tokens of the present window; the process's, as there is one hub in it. */
@@ -59,6 +60,37 @@ static void read_broker(const struct state *s, struct enrol_answer *ret)
     snprintf(ret->broker, sizeof(ret->broker), "%s", text);
 }
 
+/* What the token says of brokers is on record before the certificate, which depends on it. */
+static int place(const struct state *s, const struct token *token, struct enrol_answer *ret,
+                 struct error *err)
+{
+    char trust[PATH_MAX];
+    struct stat status;
+    size_t len;
+    int r = state_path(s, "trust", trust, sizeof(trust), err);
+
+    if (r >= 0)
+        r = area_broker_put_machine(trust, token->name, token->unit, err);
+    if (r >= 0 && *token->broker)
+        r = area_broker_put(trust, token->name, token->broker, err);
+    if (r < 0)
+        return r;
+    strcpy(ret->unit, token->unit);
+    if (*token->unit) {
+        r = area_broker_of_unit(trust, token->unit, ret->broker);
+        return r < 0 ? error_set(err, r, "unit %.63s has no broker any more", token->unit) : 0;
+    }
+    read_broker(s, ret);
+    r = area_broker_of_unit(trust, token->name, ret->local);
+    if (r == 0)
+        r = wholefile_read(authority_list_path(s->authority), LIST_MAX, &ret->revoked, &len,
+                           &status);
+    return r == -ENOENT ? 0
+           : r < 0
+               ? error_set(err, r, "cannot read the list of revoked certificates: %s", strerror(-r))
+               : 0;
+}
+
 static int sign(const struct state *s, const char *secret, const char *request,
                 struct enrol_answer *ret, struct error *err)
 {
@@ -68,7 +100,9 @@ static int sign(const struct state *s, const char *secret, const char *request,
 
     if (r < 0)
         return r;
-    r = authority_sign(s->authority, request, token.name, time(NULL), &ret->certificate, err);
+    r = place(s, &token, ret, err);
+    if (r >= 0)
+        r = authority_sign(s->authority, request, token.name, time(NULL), &ret->certificate, err);
     if (r < 0) {
         tokens_restore(s->dir, secret, &token, &ignored);
         return r;
@@ -77,7 +111,6 @@ static int sign(const struct state *s, const char *secret, const char *request,
     strcpy(ret->area, token.area);
     ret->ca = strdup(authority_ca(s->authority));
     ret->seal = strdup(authority_seal_public(s->authority));
-    read_broker(s, ret);
     return ret->ca && ret->seal ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
@@ -122,5 +155,6 @@ void enrol_answer_done(struct enrol_answer *a)
     free(a->certificate);
     free(a->ca);
     free(a->seal);
+    free(a->revoked);
     *a = (struct enrol_answer){0};
 }

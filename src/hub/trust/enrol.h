@@ -16,8 +16,12 @@
 /* Texts are owned; PEM but the names. */
 struct enrol_answer {
     char name[EDGE_NAME_MAX], area[AREA_PATH_MAX]; /* area "": none */
-    char broker[280];                              /* "HOST:PORT"; "": nobody told */
+    char
+        broker[AREA_BROKER_MAX]; /* "HOST:PORT", of the hub or of the unit above; "": nobody told */
+    char local[AREA_BROKER_MAX]; /* of the unit's own broker; "": none */
+    char unit[EDGE_NAME_MAX];    /* the unit above a machine; "": the hub */
     char *certificate, *ca, *seal;
+    char *revoked; /* the list of revoked certificates for its own broker; NULL: it has none */
 };
 
 /*

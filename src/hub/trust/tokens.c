@@ -15,7 +15,9 @@
 #include <unistd.h>
 
 #define NO_AREA        "-"
-#define LINE_MAX_BYTES (SECRET_LEN + EDGE_NAME_MAX + AREA_PATH_MAX + 32)
+#define BROKER         "broker="
+#define UNIT           "unit="
+#define LINE_MAX_BYTES (SECRET_LEN + EDGE_NAME_MAX + AREA_PATH_MAX + AREA_BROKER_MAX + 48)
 #define BYTES_MAX      (TOKENS_MAX * LINE_MAX_BYTES)
 
 struct entry {
@@ -39,6 +41,14 @@ static int file_path(const char *dir, char ret[PATH_MAX], struct error *err)
                : 0;
 }
 
+static void read_more(const char *word, struct token *t)
+{
+    if (strncmp(word, BROKER, strlen(BROKER)) == 0)
+        snprintf(t->broker, sizeof(t->broker), "%.279s", word + strlen(BROKER));
+    else if (strncmp(word, UNIT, strlen(UNIT)) == 0)
+        snprintf(t->unit, sizeof(t->unit), "%.63s", word + strlen(UNIT));
+}
+
 /* Without those that have ended. */
 static int read_list(const char *dir, int64_t now_s, struct list *ret, struct error *err)
 {
@@ -60,11 +70,14 @@ static int read_list(const char *dir, int64_t now_s, struct list *ret, struct er
     }
     for (char *next = text; next && *next && l.count < TOKENS_MAX;) {
         struct entry *e = &l.entry[l.count];
+        char more[AREA_BROKER_MAX + 8] = "";
 
-        if (sscanf(strsep(&next, "\n"), "%64s %63s %127s %" SCNd64, e->hash, e->token.name,
-                   e->token.area, &e->token.until_s) != 4 ||
+        *e = (struct entry){0};
+        if (sscanf(strsep(&next, "\n"), "%64s %63s %127s %" SCNd64 " %287s", e->hash, e->token.name,
+                   e->token.area, &e->token.until_s, more) < 4 ||
             e->token.until_s <= now_s)
             continue;
+        read_more(more, &e->token);
         if (strcmp(e->token.area, NO_AREA) == 0)
             e->token.area[0] = '\0';
         l.count++;
@@ -86,15 +99,40 @@ static int write_list(const char *dir, const struct list *l, struct error *err)
     for (size_t i = 0; i < l->count; i++) {
         const struct entry *e = &l->entry[i];
 
-        n += (size_t)snprintf(text + n, LINE_MAX_BYTES, "%s %s %s %" PRId64 "\n", e->hash,
+        n += (size_t)snprintf(text + n, LINE_MAX_BYTES, "%s %s %s %" PRId64 "%s%s\n", e->hash,
                               e->token.name, *e->token.area ? e->token.area : NO_AREA,
-                              e->token.until_s);
+                              e->token.until_s,
+                              *e->token.broker ? " " BROKER
+                              : *e->token.unit ? " " UNIT
+                                               : "",
+                              *e->token.broker ? e->token.broker : e->token.unit);
     }
     r = wholefile_replace(path, text, n, &status);
     return r < 0 ? error_set(err, r, "cannot write %s: %s", path, strerror(-r)) : 0;
 }
 
 /* ---- tokens ---- */
+
+/* A machine below a unit stands where the unit does, and needs a broker to speak through. */
+static int check_unit(const char *dir, const struct token *t, struct error *err)
+{
+    char trust[PATH_MAX], address[AREA_BROKER_MAX];
+
+    if (!*t->unit)
+        return 0;
+    if (*t->area || *t->broker || strcmp(t->unit, t->name) == 0)
+        return error_set(
+            err, -EINVAL,
+            "a machine below a unit has no area, no broker and no unit of its own name");
+    if ((size_t)snprintf(trust, sizeof(trust), "%s/trust", dir) >= sizeof(trust))
+        return error_set(err, -ENAMETOOLONG, "the path of the state is too long");
+    return area_broker_of_unit(trust, t->unit, address) == 0
+               ? 0
+               : error_set(err, -EINVAL,
+                           "unit %.63s has no broker of its own for machines: enrol it with "
+                           "'tide-hub token %.63s --broker HOST' first",
+                           t->unit, t->unit);
+}
 
 static int check(const char *name, const char *area, uint64_t for_s, struct error *err)
 {
@@ -145,25 +183,39 @@ static int add(const char *dir, const char *secret, const struct token *token, i
     return r;
 }
 
-int tokens_make(const char *dir, const char *name, const char *area, uint64_t for_s, int64_t now_s,
-                char ret[TOKENS_TEXT_MAX], struct error *err)
+int tokens_make_for(const char *dir, const struct token *wanted, int64_t now_s,
+                    char ret[TOKENS_TEXT_MAX], struct error *err)
 {
-    struct token token = {.until_s = now_s + (int64_t)for_s};
+    struct token token = *wanted;
     struct enrol_token text;
-    int r = check(name, area, for_s, err);
+    int r = check(wanted->name, wanted->area, (uint64_t)wanted->until_s, err);
 
+    token.until_s += now_s;
+    if (r >= 0)
+        r = check_unit(dir, wanted, err);
     if (r >= 0)
         r = fingerprint(dir, text.fingerprint, err);
     if (r < 0)
         return r;
     if (secret_make(text.secret) < 0)
         return error_set(err, -EIO, "no random numbers");
-    strcpy(token.name, name);
-    strcpy(token.area, area ? area : "");
     r = add(dir, text.secret, &token, now_s, err);
     if (r == 0)
         enrol_token_text(&text, ret);
     return r;
+}
+
+int tokens_make(const char *dir, const char *name, const char *area, uint64_t for_s, int64_t now_s,
+                char ret[TOKENS_TEXT_MAX], struct error *err)
+{
+    struct token token = {.until_s = (int64_t)for_s};
+    int r = check(name, area, for_s, err); /* also that the texts fit */
+
+    if (r < 0)
+        return r;
+    strcpy(token.name, name);
+    strcpy(token.area, area ? area : "");
+    return tokens_make_for(dir, &token, now_s, ret, err);
 }
 
 /* Its place; the count: it is none. */

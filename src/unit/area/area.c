@@ -17,6 +17,7 @@
 #include "edge/uplink.h"
 #include "power/cap/caps.h"
 #include "power/site/loads.h"
+#include "unit/area/broker.h"
 #include "unit/area/children.h"
 #include "unit/area/handing.h"
 #include "unit/area/metrics.h"
@@ -44,6 +45,7 @@ struct area {
     struct points *points;
     struct device *device;
     size_t devices;
+    bool own_broker;           /* its machines speak through 'tide-power broker' */
     bool full;                 /* said that the outbox cannot be written */
     struct policy_force force; /* of the last second */
     uint64_t cap_uw;           /* of the last second: the smallest of all; POLICY_FREE: none */
@@ -328,7 +330,10 @@ static int send_up(void *arg, enum topic_leaf leaf, char *text)
 {
     struct area *a = arg;
 
-    return uplink_send(a->uplink, leaf, text);
+    if (a->uplink)
+        return uplink_send(a->uplink, leaf, text);
+    free(text);
+    return -ENOTCONN;
 }
 
 static void tick_uplink(struct area *a, uint64_t now_ns)
@@ -336,9 +341,12 @@ static void tick_uplink(struct area *a, uint64_t now_ns)
     struct payload_demand demand = {.draw = points_power(a->points, now_ns)};
     struct error err;
 
-    if (a->renew && renew_tick(a->renew, uplink_connected(a->uplink), now_ns) &&
-        uplink_renew(a->uplink, &err) < 0)
-        unit_log("%s; the present connection goes on", err.text);
+    if (a->renew && renew_tick(a->renew, uplink_connected(a->uplink), now_ns)) {
+        if (uplink_renew(a->uplink, &err) < 0)
+            unit_log("%s; the present connection goes on", err.text);
+        if (a->own_broker)
+            broker_reload(a->config->state_dir);
+    }
     if (a->children)
         children_demand(a->children, &demand.demand, &demand.floor_uw);
     if (a->children)
@@ -454,6 +462,17 @@ static void got_command(struct area *a, const struct mqtt_message *m)
         site_command(a->site, &cmd, wallclock_ms(), clock_now_ns());
 }
 
+static void got_revoked(struct area *a, const struct mqtt_message *m)
+{
+    struct error err;
+    int r = broker_take_list(a->config, m->bytes, m->len, &err);
+
+    if (r < 0)
+        say(a, "refused", err.text, NULL);
+    else if (r > 0)
+        unit_log("the area's broker has another list of revoked machines");
+}
+
 static void got_from_parent(void *arg, enum topic_leaf leaf, const struct mqtt_message *m)
 {
     struct area *a = arg;
@@ -464,8 +483,12 @@ static void got_from_parent(void *arg, enum topic_leaf leaf, const struct mqtt_m
         machine_got_reading(a->machine, m);
     else if (leaf == TOPIC_LEASE && a->parent)
         parent_got(a->parent, m);
+    else if (leaf == TOPIC_CERTIFICATE && a->children && children_certificate(a->children, m))
+        ;
     else if (leaf == TOPIC_CERTIFICATE && a->renew)
         renew_got(a->renew, m);
+    else if (leaf == TOPIC_REVOKED && a->own_broker)
+        got_revoked(a, m);
     else if (leaf == TOPIC_POLICY && !a->machine)
         got_policy(a, m);
     else if (leaf == TOPIC_CMD && !a->machine)
@@ -515,6 +538,7 @@ static int open_uplink(struct area *a, sd_event *event, struct error *err)
                       &(struct renew_hooks){send_up, say_certificate, a}, &a->renew, err);
     hooks.lease = a->machine || a->parent;
     hooks.readings = a->machine != NULL;
+    hooks.machines = a->own_broker = !a->machine && broker_is_there(a->config->state_dir);
     hooks.sealed = !a->machine && a->config->seal[0];
     return r < 0 ? r : uplink_new(event, &place, a->outbox, &hooks, &a->uplink, err);
 }
@@ -539,7 +563,7 @@ static int begin(struct area *a, sd_event *event, struct error *err)
     r = r ? r : open_devices(a, event, err);
     r = r ? r : site_new(event, a->config, a->local, &hooks, &a->site, err);
     if (r == 0 && a->config->children)
-        r = children_new(a->config, a->local, &a->children, err);
+        r = children_new(a->config, a->local, send_up, a, &a->children, err);
     r = r ? r : open_machine(a, event, err);
     r = r ? r : open_uplink(a, event, err);
     if (r == 0 && a->config->metrics)

@@ -12,6 +12,7 @@
 #include "edge/topic.h"
 #include "unit/log.h"
 
+#define REQUEST_MAX 16384
 #define COMPLAIN_NS (60 * NS_PER_S) /* about names that are not ours */
 
 struct children {
@@ -21,6 +22,8 @@ struct children {
     uint32_t kind;
     uint64_t complained_ns;
     struct shrunk_sum shrunk;
+    children_send send;
+    void *arg;
 };
 
 static int send_lease(void *arg, const char *child, const char *text)
@@ -38,20 +41,58 @@ static void say(void *arg, const char *child, const char *text)
     unit_log("%s%s%s", child ? child : "", child ? ": " : "", text);
 }
 
+static bool is_ours(const struct children *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->config->children; i++)
+        if (strcmp(c->config->child[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static void take_shrunk(struct children *c, const char *name, const struct mqtt_message *m)
 {
     struct payload_shrunk *told = calloc(1, sizeof(*told));
     struct error err = {0};
 
-    for (uint32_t i = 0; told && i < c->config->children; i++)
-        if (strcmp(c->config->child[i].name, name) == 0) {
-            if (payload_shrunk_read(m->bytes, m->len, told, &err) < 0)
-                say(c, name, err.text);
-            else
-                shrunk_take(&c->shrunk, name, told, clock_boot_ns());
-            break;
-        }
+    if (told && is_ours(c, name)) {
+        if (payload_shrunk_read(m->bytes, m->len, told, &err) < 0)
+            say(c, name, err.text);
+        else
+            shrunk_take(&c->shrunk, name, told, clock_boot_ns());
+    }
     free(told);
+}
+
+/*
+ * A machine whose certificate ends asks for another one. Its name goes before the request: the
+ * area's broker has proved it by the certificate that the machine still has.
+ */
+static void take_request(struct children *c, const char *name, const struct mqtt_message *m)
+{
+    char *text;
+
+    if (m->retained || m->len > REQUEST_MAX || !is_ours(c, name))
+        return;
+    if (asprintf(&text, "%s\n%.*s", name, (int)m->len, (const char *)m->bytes) < 0)
+        return;
+    if (c->send(c->arg, TOPIC_REQUEST, text) < 0)
+        say(c, name, "its request for a certificate has to wait: the parent is away");
+}
+
+bool children_certificate(struct children *c, const struct mqtt_message *m)
+{
+    const char *end = m->len ? memchr(m->bytes, '\n', m->len) : NULL;
+    char name[EDGE_NAME_MAX], topic[TOPIC_MAX];
+    size_t len = end ? (size_t)(end - (const char *)m->bytes) : 0;
+    int id;
+
+    if (len == 0 || len >= sizeof(name) || *(const char *)m->bytes == '-' || m->retained)
+        return false;
+    snprintf(name, sizeof(name), "%.*s", (int)len, (const char *)m->bytes);
+    if (is_ours(c, name))
+        mqtt_publish(c->broker, topic_make(name, TOPIC_CERTIFICATE, topic), end + 1,
+                     m->len - len - 1, 1, false, 0, &id);
+    return true;
 }
 
 void children_got(struct children *c, const struct mqtt_message *m)
@@ -64,6 +105,8 @@ void children_got(struct children *c, const struct mqtt_message *m)
         return;
     if (leaf == TOPIC_SHRUNK)
         take_shrunk(c, name, m);
+    if (leaf == TOPIC_REQUEST)
+        take_request(c, name, m);
     if (leaf != TOPIC_ASK && leaf != TOPIC_ACK && leaf != TOPIC_DEMAND)
         return;
     if (lending_got(c->lending, name, leaf, m->bytes, m->len)) {
@@ -133,8 +176,8 @@ uint64_t children_floor(const struct children *c)
     return lending_floor(c->lending);
 }
 
-int children_new(const struct unit_config *config, struct mqtt *broker, struct children **ret,
-                 struct error *err)
+int children_new(const struct unit_config *config, struct mqtt *broker, children_send send,
+                 void *arg, struct children **ret, struct error *err)
 {
     struct children *c = calloc(1, sizeof(*c));
     char path[CONFIG_PATH_MAX + 16];
@@ -149,10 +192,13 @@ int children_new(const struct unit_config *config, struct mqtt *broker, struct c
         return error_set(err, -ENOMEM, "out of memory: children get no leases");
     }
     c->broker = broker;
+    c->send = send;
+    c->arg = arg;
     r = mqtt_subscribe(broker, "tide/1/+/up/ask", 1);
     r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/ack", 1);
     r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/demand", 0);
     r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/shrunk", 1);
+    r = r ? r : mqtt_subscribe(broker, "tide/1/+/up/request", 1);
     if (r < 0) {
         children_free(c);
         return error_set(err, r, "cannot listen to the children: %s", strerror(-r));
