@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from daemon import GUARD_S, eventually
-from hub import TOOLS, Serving
+from hub import TOOLS, Serving, end_listener
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, TOOLS)),
                                 reason="mosquitto-clients and openssl are not installed")
@@ -64,13 +64,23 @@ def unit(build_dir, hub):
     process.wait(GUARD_S)
 
 
+def last_state(heard):
+    """What the unit itself last said of how it is."""
+    told = [line.split(" ", 1)[1] for line in heard.read_text().splitlines() if line.startswith("tide/1/lab3/up/state {")]
+    return json.loads(told[-1]) if told else {}
 
 
 def test_an_enrolled_unit_connects_stands_in_its_area_and_obeys_the_policy(hub, unit):
     eventually(lambda: "lab3: connected (unit" in hub.said())
     assert "- {area: unlp/lab3, unit: lab3}" in hub.run("policy", "show")[1]
-    number = int((hub.state / "policy.yaml").read_text().split()[3])
-    eventually(lambda: f"policy {number}" in unit.read_text() or str(number) in unit.read_text())
+    process, heard = hub.listen("hub", "tide/1/lab3/up/state")
+    try:
+        (hub.folder / "capped.yaml").write_text(hub.run("policy", "show")[1] + "- {area: unlp/lab3, cap: 300 W}\n")
+        assert hub.run("policy", "apply", hub.folder / "capped.yaml")[0] == 0
+        number = int((hub.state / "policy.yaml").read_text().split()[3])
+        eventually(lambda: (last_state(heard).get("policy"), last_state(heard).get("cap_uw")) == (number, 300_000_000))
+    finally:
+        end_listener(process)
     assert (hub.folder / "lab3/unit.key").stat().st_mode & 0o777 == 0o600
     assert hub.run("policy", "apply", hub.folder / "etc.yaml")[0] == 0  # without lab3
 

@@ -9,7 +9,7 @@ import pytest
 
 from site_bed import KWH, MONDAY_17, W, Clock, Hand, rule, wait
 from test_unit_leases import KNOWN_BOOK, Machine
-from unit_bed import bed, program, rig  # noqa: F401
+from unit_bed import GUARD_S, bed, program, rig  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
 CURVE = [(20, 0), (400, 1000)]
@@ -148,15 +148,28 @@ def test_a_lease_that_came_to_nothing_is_the_last_one_too(area):
 @pytest.mark.parametrize("failpoint", ["unit-tenure-stored:1", "leases-stored:3", "lease-sent:4", "unit-policy-stored:1",
                                        "unit-tenure-store:1:EIO"])
 def test_killed_at_each_step_the_sum_stays_below_the_cap(area, failpoint):
+    """From the first acknowledgement on, the parent counts on 250 W, whoever is killed: no more is lent ever after."""
     unit = area(TIDE_FAILPOINT=failpoint)
     outer = Outer(unit.uplink, unit.parent, 250)
     unit.hub.policy(1, [rule("cap", 300 * W)])
-    until = time.monotonic() + 4
-    while time.monotonic() < until:
-        assert drawn(unit) <= 500
+    kept, deaths, bound = 0, 0, 500
+    until, settled = time.monotonic() + 4, None
+    guard = time.monotonic() + GUARD_S
+    while settled is None or time.monotonic() < settled:
+        assert time.monotonic() < guard, (unit.lines[-5:], unit.parent.acks[-3:])
+        kept = sum(a["kept"] and a["uw"] == 250 * W for a in unit.parent.acks)
+        lent = drawn(unit)
+        assert lent <= bound + 1, (lent, bound, unit.lines[-5:])
+        bound = 250 if kept else bound
         if unit.process.poll() is not None:
+            deaths += 1
+            kept_before = kept
             unit.env.pop("TIDE_FAILPOINT", None)
             unit.begin()
+        ended = failpoint.endswith("EIO") or (deaths and kept > kept_before)
+        if settled is None and ended and time.monotonic() > until:
+            settled = time.monotonic() + 2
         time.sleep(0.1)
-    assert failpoint.endswith("EIO") or "TIDE_FAILPOINT" not in unit.env, unit.lines
+    assert deaths == (0 if failpoint.endswith("EIO") else 1), unit.lines
+    settle(unit, 250)
     outer.quit.set()

@@ -2,8 +2,10 @@
 /*
  * Power leases in a world in small: a parent, children with clocks of their own, a network that
  * loses, delays, doubles and reorders, restarts of either side with and without the parent's file.
- * At each moment what the children may draw is at most what the parent counts, and that is at most
- * the cap; the same in groups with caps of their own. The single rules: test_power_lease_book.c.
+ * At each moment what the children may draw is at most what the parent counts, or counted before it
+ * died, and at most the largest cap that was in force lately; what the parent counts grows never
+ * above the cap. A lowered cap is kept after one term by a parent that has lived since, else after
+ * three. The same in groups with caps of their own. The single rules: test_power_lease_book.c.
  */
 #include "power/division/demand.h"
 #include "power/division/lease.h"
@@ -25,7 +27,9 @@
 #define TERM     (31 * SECOND) /* a lease has ended everywhere by then */
 #define CHILDREN 5
 #define MESSAGES 512
-#define GROUPS   3 /* the second lies below the first */
+#define CAPS     64            /* remembered: more than change within three terms */
+#define STEP     (20 * SECOND) /* the longest time between two looks of the parent */
+#define GROUPS   3             /* the second lies below the first */
 
 static uint64_t state;
 
@@ -84,7 +88,10 @@ struct world {
     uint64_t back_ns; /* when the parent lives again */
     bool keeps_file;
     uint64_t want_uw[CHILDREN], cap_since_ns, sum_before, most_cap;
-    struct lease_group group[GROUPS]; /* the policy's */
+    uint64_t knows_since_ns;                 /* real time; 0: the parent does not know all leases */
+    uint64_t counted_uw;                     /* when it last did */
+    uint64_t cap_uw[CAPS], cap_end_ns[CAPS]; /* earlier caps, the newest first */
+    struct lease_group group[GROUPS];        /* the policy's */
     uint32_t group_of[CHILDREN];
     uint64_t group_before[GROUPS];
     struct message message[MESSAGES];
@@ -317,10 +324,31 @@ static void set_group_caps(void)
 
 static void set_cap(uint64_t cap)
 {
+    memmove(w.cap_uw + 1, w.cap_uw, sizeof(w.cap_uw) - sizeof(*w.cap_uw));
+    memmove(w.cap_end_ns + 1, w.cap_end_ns, sizeof(w.cap_end_ns) - sizeof(*w.cap_end_ns));
+    w.cap_uw[0] = w.most_cap;
+    w.cap_end_ns[0] = w.now_ns;
     set_group_caps();
     w.book.cap_uw = w.most_cap = cap;
     w.cap_since_ns = w.now_ns;
     draw_wants();
+}
+
+/* For how long leases of an earlier cap may last. */
+static uint64_t term(void)
+{
+    return w.knows_since_ns && w.knows_since_ns <= w.cap_since_ns ? TERM + STEP : 3 * TERM;
+}
+
+/* The largest cap in force within that time. */
+static uint64_t largest_cap(void)
+{
+    uint64_t most = w.most_cap;
+
+    for (int i = 0; i < CAPS; i++)
+        if (w.cap_end_ns[i] && w.now_ns <= w.cap_end_ns[i] + 3 * TERM && w.cap_uw[i] > most)
+            most = w.cap_uw[i];
+    return most;
 }
 
 static void check_groups(uint64_t seed, bool knows)
@@ -333,7 +361,7 @@ static void check_groups(uint64_t seed, bool knows)
         if (knows && counted > w.group[g].cap_uw && counted > w.group_before[g])
             fail_msg("seed %lu, %lu ms: the sum of group %u grows to %lu above its cap %lu", seed,
                      w.now_ns / MS, g, counted, w.group[g].cap_uw);
-        if (w.now_ns > w.cap_since_ns + 3 * TERM && drawn > w.group[g].cap_uw)
+        if (w.now_ns > w.cap_since_ns + term() && drawn > w.group[g].cap_uw)
             fail_msg("seed %lu, %lu ms: group %u draws %lu long after its cap became %lu", seed,
                      w.now_ns / MS, g, drawn, w.group[g].cap_uw);
     }
@@ -347,13 +375,22 @@ static void check(uint64_t seed)
 
     for (uint32_t i = 0; i < CHILDREN; i++)
         drawn += may_draw(&w.machine[i]);
-    if (knows && drawn > counted)
-        fail_msg("seed %lu, %lu ms: the children may draw %lu, the parent counts %lu", seed,
-                 w.now_ns / MS, drawn, counted);
+    if (!knows)
+        w.knows_since_ns = 0;
+    else if (!w.knows_since_ns)
+        w.knows_since_ns = w.now_ns;
+    if (knows)
+        w.counted_uw = counted;
+    if (drawn > w.counted_uw)
+        fail_msg("seed %lu, %lu ms: the children may draw %lu, the parent counts %lu%s", seed,
+                 w.now_ns / MS, drawn, w.counted_uw, knows ? "" : " (before it died)");
+    if (drawn > largest_cap())
+        fail_msg("seed %lu, %lu ms: the children may draw %lu, no cap of late was above %lu", seed,
+                 w.now_ns / MS, drawn, largest_cap());
     if (knows && counted > w.book.cap_uw && counted > w.sum_before)
         fail_msg("seed %lu, %lu ms: the sum grows to %lu above the cap %lu", seed, w.now_ns / MS,
                  counted, w.book.cap_uw);
-    if (w.now_ns > w.cap_since_ns + 3 * TERM && drawn > w.most_cap)
+    if (w.now_ns > w.cap_since_ns + term() && drawn > w.most_cap)
         fail_msg("seed %lu, %lu ms: %lu is drawn long after the cap became %lu", seed,
                  w.now_ns / MS, drawn, w.most_cap);
     check_groups(seed, knows);
@@ -424,6 +461,7 @@ static void begin_world(uint64_t seed)
     set_cap(floors() + random_below(1500));
     store();
     w.alive = true;
+    w.counted_uw = lease_sum(&w.book, read_clock(&w.clock));
     remember_sums();
 }
 

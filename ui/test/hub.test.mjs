@@ -121,9 +121,14 @@ describe("the organization's page", { skip }, () => {
     await go(page, "used");
     await page.waitForFunction(() => [...document.querySelectorAll(".page.used .buttons button")].some((x) => x.textContent === "today"));
     await page.$$eval(".page.used .buttons button", (all) => all.find((x) => x.textContent === "today").click()); // no day is over here
-    for (const [by, first] of [["area", /Laboratory 3/], ["day", /^20\d\d-\d\d-\d\d/], ["user", /./]]) {
+    const to = Date.now(), kwh = 3.6e12, hour = 3600000; // of today or, short after midnight, of yesterday, too
+    const record = (user, seq, uj) => ({ point: `user:${user}`, seq, from: to - hour / 60, to, mono: 1e9, uj, low: uj, high: uj, basis: "modelled", gap: 0 });
+    lab3.report("energy", { v: 1, boot: 77, records: [record("grace", 1, 2 * kwh), record("alan", 2, kwh)] });
+    const to = Date.now(), kwh = 3.6e12;
+    const record = (user, seq, uj) => ({ point: `user:${user}`, seq, from: to - 60000, to, mono: 1e9, uj, low: uj, high: uj, basis: "modelled", gap: 0 });
+    lab3.report("energy", { v: 1, boot: 77, records: [record("grace", 1, 2 * kwh), record("alan", 2, kwh)] });
+    for (const [by, first] of [["area", /Laboratory 3/], ["day", /^20\d\d-\d\d-\d\d/], ["user", /^grace\s+2\.\d* kWh/], ["user", /^alan\s+1\.\d* kWh/]]) {
       await page.$$eval(".page.used .buttons button", (all, b) => all.find((x) => x.textContent === b).click(), by);
-      if (by === "user") break; // no machine tells of users here
       await page.waitForFunction((source) => [...document.querySelectorAll(".page.used tbody tr")].some((r) => new RegExp(source).test(r.innerText) && /J|Wh/.test(r.innerText)), {}, first.source);
     }
   });
