@@ -7,6 +7,7 @@
     energy.py unit        tide-power with 50 devices, and a real hub above it
     energy.py kills       1,000 kills and partitions of unit, broker and hub: whether a microjoule is lost
     energy.py kills --piece K/N    the K-th of N pieces of them alone, joined with those that there are
+    energy.py kills --store postgres    the same with the hub's store in PostgreSQL, which is killed, too
 
 machine: both daemons run at the same time, each with jobs of its own that wake up fifty times a second, and are looked
 at in windows of a minute: every window gives one difference of CPU time (of all threads, /proc/PID/task/TID/schedstat)
@@ -47,6 +48,7 @@ KINDS = {"tasmota": "", "shelly": "", "json": "energy-path = energy\npower-path 
 DEVICE_PERIODS = (10, 1)  # s; Tasmota tells each 300 s if nobody sets it, and never more often than each 10 s
 UNIT_CPU_GOAL, UNIT_RSS_GOAL_KIB = 1.0, 16 * 1024
 KILLS = 1000
+STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
 def division():
@@ -193,28 +195,36 @@ def level(what, unit_, goal, values):
             "goal": f"≤ {goal:g}", "verdict": verdict}
 
 
-def kills(piece):
+def kills(piece, store):
     """A test that fails has lost or doubled something, or a program did not come back: its output tells."""
     number, pieces = (int(n) for n in piece.split("/"))
     begin = time.monotonic()
     done = subprocess.run(
         [harness.PYTHON, "-m", "pytest", harness.ROOT / "tests/component/test_hub_kills.py", "-q", "-x", "-p",
-         "no:cacheprovider", "-k", "no_microjoule and not postgres"],
+         "no:cacheprovider", "-k", f"no_microjoule and {store}"],
         env={**os.environ, "TIDE_SOAK": piece if pieces > 1 else "1", "TIDE_BUILD_DIR": str(harness.BUILD)},
         capture_output=True, text=True, check=False)
     if (" passed" if done.returncode == 0 else " failed") not in done.stdout or "skipped" in done.stdout:
         sys.exit(f"energy: the test did not run:\n{done.stdout}{done.stderr}")
     print(done.stdout[-3000:] if done.returncode else done.stdout, flush=True)
-    runs = [run for run in harness.saved_runs("energy-kills") if run["piece"] != piece]
-    runs.append({"piece": piece, "kills": KILLS // pieces, "passed": done.returncode == 0,
+    runs = [run for run in harness.saved_runs("energy-kills") if (run["piece"], store_of(run)) != (piece, store)]
+    runs.append({"piece": piece, "store": store, "kills": KILLS // pieces, "passed": done.returncode == 0,
                  "seconds": round(time.monotonic() - begin)})
-    total, good = sum(r["kills"] for r in runs), all(r["passed"] for r in runs)
-    verdict = "missed" if not good else "met" if total >= KILLS else "not shown"
-    harness.save("energy-kills", [
-        {"what": "kills and partitions of unit, broker and hub: acknowledged or counted µJ that are lost or counted twice",
-         "lost": "none" if good else "a test failed", "kills": total, "pieces": len(runs), "goal": f"none in {KILLS:,}",
-         "verdict": verdict}], runs)
+    harness.save("energy-kills", [kills_row(name, [r for r in runs if store_of(r) == key])
+                                  for key, name in STORES.items() if any(store_of(r) == key for r in runs)], runs)
     sys.exit(done.returncode)
+
+
+def store_of(run):
+    return run.get("store", "sqlite")
+
+
+def kills_row(store, runs):
+    total, good = sum(r["kills"] for r in runs), all(r["passed"] for r in runs)
+    return {"what": f"{store}: kills and partitions of unit, broker and hub: acknowledged or counted µJ that are lost or "
+                    "counted twice",
+            "lost": "none" if good else "a test failed", "kills": total, "pieces": len(runs), "goal": f"none in {KILLS:,}",
+            "verdict": "missed" if not good else "met" if total >= KILLS else "not shown"}
 
 
 def main():
@@ -223,11 +233,12 @@ def main():
     parser.add_argument("--windows", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--piece", default="1/1", metavar="K/N")
+    parser.add_argument("--store", choices=STORES, default="sqlite")
     options = parser.parse_args()
     if options.case == "division":
         division()
     elif options.case == "kills":
-        kills(options.piece)
+        kills(options.piece, options.store)
     else:
         {"machine": machine, "unit": unit}[options.case](options.windows, options.seconds)
 

@@ -18,7 +18,9 @@ The server: what tided learns from readings, by bench/energy_model.c, on two spl
   figure is of those that are, after learning from all that are not.
 --trees: gradient boosted trees (scikit-learn) on the same blocks and the same inputs.
 SPECpower: curves through known points, and what is assumed of a machine of its year and sockets, with the tables of
-scripts/power-prior.py made again without all machines of the same processor.
+scripts/power-prior.py made again without all machines of the same processor. Two rows are no model of Threadtide: a
+straight line from idle to full power, and the mean of all other servers of the same processor and sockets, whose
+names no program here knows.
 """
 
 import argparse
@@ -39,7 +41,9 @@ SPLIT, SPLIT_BLOCKS = "threadtide server split 2", 16
 BASE_HZ = 2e9
 GOAL_W = 4.7
 # The design's table: mean and p90 of the relative error.
-ANCHORS = {"own 0, 10, 50, 100 %": (0.024, 0.076), "own idle and full": (0.072, 0.177), "none": (0.33, 0.79)}
+ANCHORS = {"own 0, 10, 50, 100 %": (0.024, 0.076), "own idle and full": (0.072, 0.177), "none": (0.33, 0.79),
+           "own idle and full, straight line": (0.099, 0.238), "same CPU and sockets, another server": (0.079, 0.188)}
+NOT_OURS = ("own idle and full, straight line", "same CPU and sockets, another server")
 NEW = 2017  # the design's row of four points counts machines since then
 
 
@@ -191,6 +195,19 @@ def spec_errors(prior, results):
     return found
 
 
+def baselines(prior, results):
+    """The same for the two rows of the design that are no model of ours."""
+    found = {what: [] for what in NOT_OURS}
+    for i, (name, (_, sockets, watts)) in enumerate(results):
+        straight = [(0, watts[0]), (100, watts[-1])]
+        found[NOT_OURS[0]] += [(e, None) for e in prior.errors(straight, watts)]
+        alike = [w for k, (other, (_, n, w)) in enumerate(results) if k != i and other == name and n == sockets]
+        if alike:
+            points = [(load, statistics.fmean(column)) for load, column in zip(prior.LOADS, zip(*alike))]
+            found[NOT_OURS[1]] += [(e, None) for e in prior.errors(points, watts)]
+    return found
+
+
 def spec_row(what, found, p90):
     """@p90 of the errors is the caller's, as scripts/power-prior.py has it. The figures are compared as they are, not as rounded."""
     errors = [e for e, _ in found]
@@ -200,14 +217,18 @@ def spec_row(what, found, p90):
     row = {"what": f"SPECpower: points known: {what}", "error mean": round(mean, 4), "error p90": round(p90, 4)}
     if covered:
         row["covered"] = round(statistics.fmean(covered), 3)
+    if what in NOT_OURS:
+        return row | {"goal": f"the design's table: mean {goal_mean}, p90 {goal_p90}", "verdict": "no model of ours",
+                      "n": len(errors) // 11}
     return row | {"goal": f"mean ≤ {goal_mean}, p90 ≤ {goal_p90}" + ", covered ≥ 0.9" * bool(covered),
                   "verdict": "met" if good else "missed", "n": len(errors) // 11}
 
 
 def spec(folder):
     prior = power_prior()
+    results = spec_results(prior, folder / "spec.csv")
     return [spec_row(what, found, prior.quantile([e for e, _ in found], 900))
-            for what, found in spec_errors(prior, spec_results(prior, folder / "spec.csv")).items()]
+            for what, found in (spec_errors(prior, results) | baselines(prior, results)).items()]
 
 
 def main():
