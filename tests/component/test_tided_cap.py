@@ -89,6 +89,17 @@ def test_every_policy_obeys_and_says_whose_cap_it_is(modelled, policy):
     assert "power cap" not in made[0].get()["reason"]
 
 
+def test_explain_names_the_cap(modelled, build_dir):
+    jobs(modelled)
+    full(modelled)
+    explain = lambda: subprocess.run([build_dir / "tide", "explain", "train-0"], env={**os.environ, "TIDE_DIR": str(modelled.dir)},
+                                     capture_output=True, text=True, check=True).stdout
+    assert "power cap" not in explain()
+    put(modelled, uw=MIDDLE)
+    capped(modelled)
+    assert "power cap 90.0 W (set by hand)" in explain()
+
+
 def test_a_cap_ends_by_itself(modelled):
     jobs(modelled)
     full(modelled)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 
@@ -287,6 +288,29 @@ def test_the_account_outlives_the_daemon(world):  # noqa: F811
     assert after["energy"]["uj"] >= before["energy"]["uj"]
     assert after["energy"]["gap_ms"] > before["energy"]["gap_ms"]  # nobody read it meanwhile
     check_sum(after)
+
+
+def test_what_a_model_would_have_said_while_its_process_was_dead_is_a_gap(place):
+    """Nothing but a model, near 50 W whatever runs: what it tells and the gap are the whole time, and what nobody told is gap."""
+    path = place.base / "tide.conf"
+    path.write_text("[daemon]\npower=none\npower-model=points:50,51\n")
+    path.chmod(0o644)
+    begun = time.monotonic()
+    tided = place.daemon("--cpus", "0-1", "--config", path).start()
+    tided.job()
+    eventually(lambda: (power(tided)["energy"]["uj"] or 0) > 100e6)
+    lived = time.monotonic() - begun
+    tided.signal(signal.SIGKILL)
+    time.sleep(6)
+    tided.start()
+    tided.job()
+    again = time.monotonic()
+    before = power(tided)["energy"]["uj"] or 0
+    after = eventually(lambda: (p := power(tided))["energy"]["uj"] and p["energy"]["uj"] > before + 100e6 and p)
+    told_s, gap_s, all_s = after["energy"]["uj"] / 50.5e6, after["energy"]["gap_ms"] / 1000, time.monotonic() - begun
+    assert gap_s >= 6
+    assert told_s <= lived + (time.monotonic() - again) + 2, "energy of a time in which nobody lived"
+    assert told_s + gap_s == pytest.approx(all_s, abs=3)
 
 
 def test_a_daemon_without_jobs_answers_with_what_is_now(world):  # noqa: F811

@@ -31,7 +31,7 @@ class Machine:
         self.broker, self.name, self.floor, self.slow = broker, name, floor * W, slow
         self.points = [[uw * W, value] for uw, value in points]
         self.lease = {"uw": floor * W, "number": 0}
-        self.until, self.leases = 0, 0
+        self.until, self.leases, self.draw = 0, 0, None
         self.boot = random.getrandbits(62)
         self.lock = threading.Lock()
         self.quit = threading.Event()
@@ -50,7 +50,7 @@ class Machine:
     def live(self):
         asked = 0
         while not self.quit.wait(0.3):
-            self.send("demand", points=self.points, floor=self.floor)
+            self.send("demand", points=self.points, floor=self.floor, **({"draw": self.draw} if self.draw else {}))
             if time.monotonic() - asked > 3:
                 asked = time.monotonic()
                 self.ask()
@@ -104,6 +104,26 @@ def test_watts_go_where_they_do_most(bed):  # noqa: F811
     a.points, c.points = c.points, a.points
     wait(lambda: (a.may_draw(), b.may_draw(), c.may_draw()) == (50 * W, 50 * W, 100 * W),
          lambda: [m.may_draw() for m in (a, b, c)])
+
+
+def measured(watts):
+    return {"uw": watts * W, "low": watts * W, "high": watts * W, "basis": "measured"}
+
+
+def test_a_machine_that_ignores_its_lease_counts_with_what_it_draws(bed):  # noqa: F811
+    """It acknowledges 100 W and draws 150: the other one has what is left of the cap, not what the two agreed on."""
+    local = bed.broker()
+    (bed.folder() / "leases").write_text(KNOWN_BOOK)
+    unit = bed.unit(conf(local, 200, ("a", 40), ("b", 40)))
+    a, b = (bed.keep(Machine(local, name, 40, STEEP)) for name in "ab")
+    shares = lambda: (a.may_draw(), b.may_draw(), unit.lines[-3:])
+    wait(lambda: (a.may_draw(), b.may_draw()) == (100 * W, 100 * W), shares)
+    b.draw = measured(150)
+    wait(lambda: a.may_draw() <= 50 * W, shares)
+    assert a.may_draw() >= 40 * W and b.may_draw() <= 100 * W  # nobody is rewarded
+    b.draw = measured(95)
+    time.sleep(3)
+    assert a.may_draw() <= 50 * W  # one second of obedience is none
 
 
 def test_the_sum_is_kept_when_the_unit_is_killed(bed):  # noqa: F811
