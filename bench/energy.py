@@ -10,9 +10,11 @@
     energy.py kills --store postgres    the same with the hub's store in PostgreSQL, which is killed, too
 
 machine: both daemons run at the same time, each with jobs of its own that wake up fifty times a second, and are looked
-at in windows of a minute: every window gives one difference of CPU time (of all threads, /proc/PID/task/TID/schedstat)
-and one of memory (Pss). The one reads the powercap tree and the frequencies of a plant (tests/plant), whose own CPU
-time is not counted.
+at for a minute: that gives one difference of CPU time (of all threads, /proc/PID/task/TID/schedstat) and one of memory
+(Pss). Then both are started anew, the other one first: what one start of a daemon or its place among the cores adds is
+in the interval. Beside each stands how many reads it made a second: a side that looks at processes less often than the
+other is not the same program with sensors. The one reads the powercap tree and the frequencies of a plant (tests/plant),
+whose own CPU time is not counted.
 
 unit: 50 plugs of three firmwares (tests/plant/plant_plug.py) on a real mosquitto, each a connection of its own; the unit
 tells each second what its area draws, and sends its records to a real tide-hub over TLS. Two such units run at the same time:
@@ -110,28 +112,42 @@ def row(what, unit, goal, pairs):
             "95 % high": round(stats["high"], 3), "repeats": stats["repeats"], "goal": goal, "verdict": verdict}
 
 
-def machine(windows, seconds):
+def reads(pid):
+    text = pathlib.Path(f"/proc/{pid}/io").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("syscr:"))
+
+
+def one_start(folder, meter, sensors_first, seconds):
+    """(CPU, memory, reads a second) of tided without and with sensors."""
+    lines = {"without": ["power=none"], "with": ["power=powercap", f"power-root={meter.tree}"]}
+    with contextlib.ExitStack() as stack:
+        folder.mkdir()
+        sides = {name: Side(folder / name, stack, *lines[name]) for name in sorted(lines, reverse=not sensors_first)}
+        pids = [sides[name].tided.process.pid for name in ("without", "with")]
+        time.sleep(SETTLE_S)
+        before = [reads(pid) for pid in pids]
+        cpu, memory = window(pids, seconds, "Pss")
+        read = [round((reads(pid) - n) / seconds) for pid, n in zip(pids, before)]
+        _, power = sides["with"].tided.api("GET", "/v1/power")
+        assert power["power"]["uw"], "tided has read no sensor"
+    return cpu, memory, read
+
+
+def machine(starts, seconds):
+    found = []
     with harness.Bench() as bench, contextlib.ExitStack() as stack:
         meter = rig.Meter(harness.BUILD, bench.folder / "meter", "machine", "--psys")
         stack.callback(meter.end)
-        sides = [Side(bench.folder / "without", stack, "power=none"),
-                 Side(bench.folder / "with", stack, "power=powercap", f"power-root={meter.tree}")]
-        status, power = sides[1].tided.api("GET", "/v1/power")
-        assert status == 200, power
-        time.sleep(SETTLE_S)
-        found = []
-        for _ in range(windows):
-            found.append(window([side.tided.process.pid for side in sides], seconds, "Pss"))
+        for n in range(starts):
+            found.append(one_start(bench.folder / f"start-{n}", meter, n % 2 == 0, seconds))
             print(found[-1], flush=True)
-        _, power = sides[1].tided.api("GET", "/v1/power")
-        assert power["power"]["uw"], "tided has read no sensor"
     rows = [row("tided with sensors at 1 s, 50 jobs: CPU time", "% of a core", CPU_GOAL, [tuple(f[0]) for f in found]),
             row("tided with sensors at 1 s, 50 jobs: memory (Pss)", "KiB", PSS_GOAL_KIB,
                 [tuple(f[1]) for f in found])]
     for each in rows:
         print(*each.values())
-    harness.save("energy-machine", rows, [{"cpu_percent": [round(c, 4) for c in cpu], "pss_kib": pss}
-                                          for cpu, pss in found])
+    harness.save("energy-machine", rows, [{"cpu_percent": [round(c, 4) for c in cpu], "pss_kib": pss, "reads_per_s": read}
+                                          for cpu, pss, read in found])
 
 
 class Unit:
@@ -230,7 +246,7 @@ def kills_row(store, runs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("case", choices=("division", "machine", "unit", "kills"))
-    parser.add_argument("--windows", type=int, default=10)
+    parser.add_argument("--windows", type=int, default=10, help="machine: starts of both daemons, each with one window")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--piece", default="1/1", metavar="K/N")
     parser.add_argument("--store", choices=STORES, default="sqlite")

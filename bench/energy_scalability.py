@@ -82,7 +82,8 @@ def broker_part(runs):
     lines += table(["", "units", "messages a second", "broker, % of a core", "mean wait ms (M/D/1)", "p99 ms",
                     "all at once: bound ms"], rows)
     most = (GOAL_PERCENT - m["a"]) / m["b"] * PERIOD_S
-    lines += [f"{GOAL_PERCENT} % of a core are reached at {most:,.0f} units of one broker.", ""]
+    lines += [f"{GOAL_PERCENT} % of a core are reached at {most:,.0f} units of one broker, by this straight line: "
+              "extrapolated, and above what the rows *predicted* took. Its p99 was too low there, and is no forecast.", ""]
     return m, lines
 
 

@@ -8,7 +8,7 @@ Prints NAME=VALUE, a line for each parameter. The same seed gives the same plant
 text; a benchmark takes seeds(COMMIT, COUNT), so that nobody can choose them. Without --range the seed
 chooses the range as well.
 
-The ranges were written down before any estimator. Each is a kind of machine: figures per machine in W, those of
+Each range is a kind of machine: figures per machine in W, those of
 each core apart. They follow what is published of such machines (idle and full power of SPECpower_ssj2008 results
 of the time, boost clocks, supply losses of 80 PLUS classes, leakage of a tenth of the power at operating
 temperature), not what any estimator does well with.

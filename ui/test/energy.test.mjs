@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { Bed, CHROMIUM, eventually, launch, openPage, textOf } from "./bed.mjs";
+import { axe, Bed, CHROMIUM, eventually, launch, openPage, textOf } from "./bed.mjs";
 import { PowerTree } from "./tree.mjs";
 
 const WATTS = 60;
@@ -113,6 +113,21 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
     assert.match(await tile("Power cap"), /until \d\d:\d\d/);
     await page.$$eval(".energy button", (all) => all.find((b) => b.textContent === "Lift it").click());
     await page.waitForFunction(() => [...document.querySelectorAll(".page.energy .card")].every((c) => c.hidden || !/Shrunk for the cap/.test(c.innerText)));
+  });
+
+  for (const scheme of ["light", "dark"])
+    test(`with a source of power axe finds nothing serious, ${scheme}`, async () => {
+      await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+      assert.match(await tile("Power now"), /\d W/);
+      assert.deepEqual(await axe(page), []);
+    });
+
+  test("with a source of power the page fits a phone of 400 pixels", async () => {
+    const phone = await openPage(browser, (await bed.dashboard()).link, { width: 400, height: 800 });
+    await show(phone);
+    await phone.waitForFunction(() => [...document.querySelectorAll(".energy .tile")].some((t) => /\d W/.test(t.innerText)) && document.querySelector(".page.energy canvas").clientWidth > 0);
+    assert.equal(await phone.evaluate(() => document.documentElement.scrollWidth), 400);
+    await phone.browserContext().close();
   });
 
   // 404: parts that this tided lacks, which the page then leaves out.

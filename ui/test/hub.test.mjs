@@ -117,13 +117,17 @@ describe("the organization's page", { skip }, () => {
     await eventually(async () => (await drawn(0xb3, 0x33, 0x0b)) > 50, "the cap");
   });
 
+  test("the budget of the day, and how much of it is used, in the tree and on the area's page", async () => {
+    await page.click('.area[data-area="unlp"]');
+    await eventually(async () => /\d+(\.\d+)? %.*of (90|324)/s.test(await tile("Budget of today")), "the tile");
+    await eventually(async () => /\d+(\.\d+)? % of today's budget/.test(await row("unlp")), "the tree");
+    await page.click('.area[data-area="unlp/lab3"]');
+  });
+
   test("what was used is told by area, user and day", async () => {
     await go(page, "used");
     await page.waitForFunction(() => [...document.querySelectorAll(".page.used .buttons button")].some((x) => x.textContent === "today"));
     await page.$$eval(".page.used .buttons button", (all) => all.find((x) => x.textContent === "today").click()); // no day is over here
-    const to = Date.now(), kwh = 3.6e12, hour = 3600000; // of today or, short after midnight, of yesterday, too
-    const record = (user, seq, uj) => ({ point: `user:${user}`, seq, from: to - hour / 60, to, mono: 1e9, uj, low: uj, high: uj, basis: "modelled", gap: 0 });
-    lab3.report("energy", { v: 1, boot: 77, records: [record("grace", 1, 2 * kwh), record("alan", 2, kwh)] });
     const to = Date.now(), kwh = 3.6e12;
     const record = (user, seq, uj) => ({ point: `user:${user}`, seq, from: to - 60000, to, mono: 1e9, uj, low: uj, high: uj, basis: "modelled", gap: 0 });
     lab3.report("energy", { v: 1, boot: 77, records: [record("grace", 1, 2 * kwh), record("alan", 2, kwh)] });
@@ -363,6 +367,22 @@ describe("a bad connection to the hub", { skip }, () => {
     await shows("live");
     await page.waitForFunction(() => /5\d\d W|49\d W/.test(document.querySelector('.area[data-area="unlp/lab3"]').textContent), { timeout: 30000 });
   });
+
+  for (const view of VIEWS.administrator)
+    test(`${view}: slow and lost are told, what was seen stays, and it comes back`, async () => {
+      await go(page, view);
+      await page.waitForFunction((v) => document.querySelector(`.page.${v}`).innerText.length > 20, {}, view);
+      wire.delay = 3000;
+      await shows("slow");
+      wire.delay = 0;
+      await shows("live");
+      const before = (await textOf(page, `.page.${view}`)).length;
+      wire.cut();
+      await shows("lost");
+      assert.ok((await textOf(page, `.page.${view}`)).length > before / 2, "the page is not emptied");
+      wire.isCut = false;
+      await shows("live");
+    });
 
   test("a hub that ends and comes back is found again, and the session is still good", async () => {
     await bed.stop(bed.hub);

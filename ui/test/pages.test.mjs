@@ -2,7 +2,7 @@
 // Every page: by keys alone, on a phone, for axe, in both themes; and page Time with a real history.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { axe, Bed, CHROMIUM, eventually, launch, openPage, textOf } from "./bed.mjs";
+import { axe, Bed, CHROMIUM, eventually, launch, openPage, textOf, Wire } from "./bed.mjs";
 
 const PAGES = ["machine", "time", "energy"];
 
@@ -73,6 +73,54 @@ describe("every page", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh
     await eventually(async () => (await drawn()) > 100, "the first job's colour");
     await page.$$eval(".buttons button", (all) => all.find((b) => b.textContent === "jobs").click());
     await eventually(async () => (await drawn()) > 100, "the first job's colour, a row for each job");
+  });
+
+  test("Time draws threads as a step curve, and a mark for each decision", async () => {
+    await bed.api("PATCH", `/v1/jobs/${jobs[0].id}`, { threads: 1 });
+    await new Promise((done) => setTimeout(done, 4000)); // some pixels of a minute
+    await bed.api("PATCH", `/v1/jobs/${jobs[0].id}`, { threads: 3 });
+    await new Promise((done) => setTimeout(done, 4000));
+    await show("time");
+    await page.$$eval(".buttons button", (all) => all.find((b) => b.textContent === "1 min").click());
+    /** For each column of a canvas the rows that hold the colour: [first, last], or null. */
+    const columns = (selector, rgb, height) => page.$eval(selector, (c, [red, green, blue], most) => {
+      const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+      return Array.from({ length: c.width }, (_, x) => {
+        const rows = [];
+        for (let y = 0; y < Math.min(c.height, most ?? c.height); y++) {
+          const i = (y * c.width + x) * 4;
+          if (Math.abs(data[i] - red) + Math.abs(data[i + 1] - green) + Math.abs(data[i + 2] - blue) < 12 && data[i + 3] > 250) rows.push(y);
+        }
+        return rows.length ? [rows[0], rows.at(-1)] : null;
+      });
+    }, rgb, height);
+    const ink = await page.evaluate(() => {
+      const of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((v) => parseInt(v, 16));
+      return { curve: of("--allowed"), text: of("--text") };
+    });
+    const steps = async () => {
+      const drawn = (await columns(".page.time .chart canvas, .page.time .uplot canvas", ink.curve)).filter(Boolean);
+      const flat = drawn.filter(([first, last]) => last - first < 6);
+      return { drawn: drawn.length, levels: new Set(flat.map(([first]) => first)).size, jumps: drawn.length - flat.length };
+    };
+    const found = await eventually(async () => {
+      const now = await steps();
+      return now.drawn > 60 && now.levels >= 2 && now;
+    }, "the curve of threads with two levels");
+    assert.ok(found.levels <= 8, `a step curve has a few levels, a slope has one for each column: ${JSON.stringify(found)}`);
+    assert.ok(found.jumps >= 1 && found.jumps <= 24, JSON.stringify(found));
+    const marks = (await columns("canvas.gantt", ink.text, 10)).filter(Boolean).length;
+    assert.ok(marks >= 6, `two triangles at least, ${marks} columns`);
+  });
+
+  test("Machine tells a job's predicted end", async () => {
+    jobs[0].tell("progress 5 10 epoch");
+    await show("machine");
+    for (let done = 6; done < 10; done++) { // a rate needs more than one report
+      await new Promise((after) => setTimeout(after, 1200));
+      jobs[0].tell(`progress ${done} 100 epoch`);
+    }
+    await page.waitForFunction((id) => /ends \d\d:\d\d.*, in \d+/.test(document.querySelector(`button[data-job="${id}"]`).closest("tr").innerText), { timeout: 30000 }, jobs[0].id);
   });
 
   test("keys alone open a page, a job, and close it", async () => {
@@ -157,4 +205,44 @@ describe("every page", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh
   test("nothing was logged as an error, nothing was asked for elsewhere", () => {
     assert.deepEqual(page.complaints.filter((c) => !/404/.test(c)), []);
   });
+});
+
+describe("a bad connection, each page", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh ui" }, () => {
+  let bed, browser, wire, page;
+  const shows = (name) => page.waitForFunction((n) => document.querySelector(".link").classList.contains(n), { timeout: 30000 }, name);
+
+  before(async () => {
+    bed = await Bed.start("--cpus", "0-3", "--policy", "equal");
+    await bed.job({ name: "steady" }, "--max", "4");
+    browser = await launch();
+    const { link } = await bed.dashboard();
+    wire = await Wire.to(Number(new URL(link).port));
+    page = await openPage(browser, link.replace(/:\d+/, `:${wire.port}`));
+    await shows("live");
+  });
+  after(async () => {
+    await browser?.close();
+    await wire?.close();
+    await bed?.end();
+  });
+
+  for (const name of PAGES)
+    test(`${name}: slow and lost are told, what was seen stays, and it comes back`, async () => {
+      await page.evaluate((n) => (location.hash = n), name);
+      await page.waitForSelector(`.page.${name}:not([hidden])`);
+      await page.waitForFunction((n) => document.querySelector(`.page.${n}`).innerText.length > 20, {}, name);
+      wire.delay = 3000;
+      await shows("slow");
+      assert.match(await textOf(page, ".banner"), /slow: what you see is of \d\d:\d\d:\d\d/);
+      wire.delay = 0;
+      await shows("live");
+      const before = (await textOf(page, `.page.${name}`)).length;
+      wire.cut();
+      await shows("lost");
+      assert.match(await textOf(page, ".banner"), /connection is lost.*What you see is of/);
+      assert.ok((await textOf(page, `.page.${name}`)).length > before / 2, "the page is not emptied");
+      wire.isCut = false;
+      await shows("live");
+      assert.equal(await page.$eval(".banner", (e) => e.hidden), true);
+    });
 });
