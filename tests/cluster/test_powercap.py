@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import sys
@@ -144,6 +145,36 @@ def test_tided_measures_through_the_kernels_class(plant, place, tmp_path):
     assert last["energy"]["uj"] - first["energy"]["uj"] == pytest.approx(after - before, rel=0.2)
     assert last["power"]["basis"] == "measured"
     assert sum(part["uj"] or 0 for part in last["parts"].values()) == last["energy"]["uj"]
+
+
+def capped(tided, uw):
+    status, answer = tided.api("PUT", "/v1/power/cap", {"uw": uw})
+    assert status in (200, 202), answer
+
+
+def test_tided_sets_the_kernels_limit_for_a_cap_and_gives_it_back(plant, place, tmp_path):
+    """On the real class: the limit that tided writes acts on the plant, and is what it was once the cap is lifted, and
+    when tided is killed."""
+    limit = CLASS / "intel-rapl:0/constraint_0_power_limit_uw"
+    own = value(limit)
+    (tmp_path / "tide.conf").write_text("[daemon]\npower=powercap\n")
+    tided = place.daemon("--engine", "none", "--config", tmp_path / "tide.conf").start()
+    with busy(os.cpu_count()):
+        tided.job()
+        full = eventually(lambda: power(tided)["power"]["uw"])
+        eventually(lambda: watts(0.5) > PARAMS["package_idle_uw"] / 1e6 + PARAMS["core_uw"] / 1e6)
+        full = max(full, int(watts(name="wall_uj") * 1e6))
+        cap = (full + PARAMS["idle_uw"]) // 2
+        capped(tided, cap)
+        low = eventually(lambda: (now := value(limit)) < min(own, cap) and now)
+        eventually(lambda: watts() <= low / 1e6 * 1.02)  # it acts; the speed comes down step by step
+        assert tided.api("DELETE", "/v1/power/cap")[0] == 200
+        eventually(lambda: value(limit) == own)
+        eventually(lambda: value(SPEED) >= 2_000_000)
+        capped(tided, cap)
+        eventually(lambda: value(limit) < min(own, cap))
+        tided.signal(signal.SIGKILL)
+        eventually(lambda: value(limit) == own)  # the guardian
 
 
 PARAMETERS = pathlib.Path("/sys/module/tide_plant/parameters")

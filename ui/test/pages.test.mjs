@@ -76,10 +76,10 @@ describe("every page", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh
   });
 
   test("Time draws threads as a step curve, and a mark for each decision", async () => {
-    await bed.api("PATCH", `/v1/jobs/${jobs[0].id}`, { threads: 1 });
-    await new Promise((done) => setTimeout(done, 4000)); // some pixels of a minute
-    await bed.api("PATCH", `/v1/jobs/${jobs[0].id}`, { threads: 3 });
-    await new Promise((done) => setTimeout(done, 4000));
+    for (const threads of [1, 4, 1]) { // of both, so that their sum changes, too
+      for (const job of jobs) await bed.api("PATCH", `/v1/jobs/${job.id}`, { threads });
+      await new Promise((done) => setTimeout(done, 5000)); // many pixels of a minute
+    }
     await show("time");
     await page.$$eval(".buttons button", (all) => all.find((b) => b.textContent === "1 min").click());
     /** For each column of a canvas the rows that hold the colour: [first, last], or null. */
