@@ -7,7 +7,7 @@
     energy.py unit        tide-power with 50 devices, and a real hub above it
     energy.py kills       1,000 kills and partitions of unit, broker and hub: whether a microjoule is lost
     energy.py kills --piece K/N    the K-th of N pieces of them alone, joined with those that there are
-    energy.py kills --store postgres    the same with the hub's store in PostgreSQL, which is killed, too
+    energy.py kills --store postgres    the same with the hub's store in PostgreSQL, which is killed, too (energy-kills-postgres)
 
 machine: both daemons run at the same time, each with jobs of its own that wake up fifty times a second, and are looked
 at for a minute: that gives one difference of CPU time (of all threads, /proc/PID/task/TID/schedstat) and one of memory
@@ -50,7 +50,7 @@ KINDS = {"tasmota": "", "shelly": "", "json": "energy-path = energy\npower-path 
 DEVICE_PERIODS = (10, 1)  # s; Tasmota tells each 300 s if nobody sets it, and never more often than each 10 s
 UNIT_CPU_GOAL, UNIT_RSS_GOAL_KIB = 1.0, 16 * 1024
 KILLS = 1000
-STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+RESULTS = {"sqlite": "energy-kills", "postgres": "energy-kills-postgres"}
 
 
 def division():
@@ -223,22 +223,17 @@ def kills(piece, store):
     if (" passed" if done.returncode == 0 else " failed") not in done.stdout or "skipped" in done.stdout:
         sys.exit(f"energy: the test did not run:\n{done.stdout}{done.stderr}")
     print(done.stdout[-3000:] if done.returncode else done.stdout, flush=True)
-    runs = [run for run in harness.saved_runs("energy-kills") if (run["piece"], store_of(run)) != (piece, store)]
-    runs.append({"piece": piece, "store": store, "kills": KILLS // pieces, "passed": done.returncode == 0,
+    result = RESULTS[store]
+    runs = [run for run in harness.saved_runs(result) if run["piece"] != piece]
+    runs.append({"piece": piece, "kills": KILLS // pieces, "passed": done.returncode == 0,
                  "seconds": round(time.monotonic() - begin)})
-    harness.save("energy-kills", [kills_row(name, [r for r in runs if store_of(r) == key])
-                                  for key, name in STORES.items() if any(store_of(r) == key for r in runs)], runs)
+    harness.save(result, [kills_row(runs)], runs)
     sys.exit(done.returncode)
 
 
-def store_of(run):
-    return run.get("store", "sqlite")
-
-
-def kills_row(store, runs):
+def kills_row(runs):
     total, good = sum(r["kills"] for r in runs), all(r["passed"] for r in runs)
-    return {"what": f"{store}: kills and partitions of unit, broker and hub: acknowledged or counted µJ that are lost or "
-                    "counted twice",
+    return {"what": "kills and partitions of unit, broker and hub: acknowledged or counted µJ that are lost or counted twice",
             "lost": "none" if good else "a test failed", "kills": total, "pieces": len(runs), "goal": f"none in {KILLS:,}",
             "verdict": "missed" if not good else "met" if total >= KILLS else "not shown"}
 
@@ -249,7 +244,7 @@ def main():
     parser.add_argument("--windows", type=int, default=10, help="machine: starts of both daemons, each with one window")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--piece", default="1/1", metavar="K/N")
-    parser.add_argument("--store", choices=STORES, default="sqlite")
+    parser.add_argument("--store", choices=RESULTS, default="sqlite")
     options = parser.parse_args()
     if options.case == "division":
         division()

@@ -55,7 +55,7 @@ MEASURED = {
     "energy-attribution": NODE, "energy-division": ("bench/power_divide",), "energy-machine": ("tided",),
     "energy-cap-power-limit": ("tided",), "energy-cap-no-power-limit": ("tided",),
     "energy-cap-kernels-powercap": ("tided",),
-    "energy-unit": ("tide-power",), "energy-kills": ("tide-power", HUB),
+    "energy-unit": ("tide-power",), "energy-kills": ("tide-power", HUB), "energy-kills-postgres": ("tide-power", HUB),
     "energy-load-predicted": ("bench/load_units",), "energy-load-page": ("bench/load_units", "tide-hub"),
     "energy-area": ("tided", "tide-power", HUB), "energy-work": NODE,
     "energy-load": ("bench/load_units",), "energy-load-hub": ("bench/load_units", HUB),
