@@ -404,6 +404,15 @@ const char *httpd_header(const struct httpd_request *r, const char *key)
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, key);
 }
 
+void *httpd_tls(const struct httpd_request *r)
+{
+    const struct exchange *x = (const struct exchange *)r;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+
+    return info ? info->tls_session : NULL;
+}
+
 struct visit {
     int (*each)(void *arg, const char *key, const char *value);
     void *arg;
@@ -659,7 +668,7 @@ static int start(struct httpd *s)
 {
     const struct httpd_options *o = &s->options;
     unsigned most = o->connections_max;
-    /* The last two entries are for TLS: without it the list ends before them. */
+    /* The last three entries are for TLS: without it the list ends before them. */
     struct MHD_OptionItem options[] = {
         {MHD_OPTION_CONNECTION_LIMIT, most, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, o->idle_s, NULL},
@@ -668,6 +677,7 @@ static int start(struct httpd *s)
          o->per_address_max < most / 4 ? o->per_address_max : most / 4, NULL},
         {o->certificate ? MHD_OPTION_HTTPS_CERT_CALLBACK : MHD_OPTION_END, 0, o->certificate},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)"SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {o->client_ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, (void *)o->client_ca},
         {MHD_OPTION_END, 0, NULL},
     };
 

@@ -79,6 +79,8 @@ struct httpd_options {
                           limit */
     size_t ignore_max; /* of a body that is not kept, to be read so that its client goes on to read
                           the answer; a longer one loses its connection. 0: a MiB */
+    const char *client_ca; /* PEM texts of authorities: clients are asked for a certificate, which
+                              httpd_tls() leads to; NULL: they are not */
     void *certificate; /* GnuTLS's callback that finds a certificate: serves TLS; NULL: no TLS */
 };
 
@@ -92,6 +94,9 @@ unsigned httpd_port(const struct httpd *s);
 /* Read the query and the head, during the handler's call; NULL: absent. "" without a value. */
 const char *httpd_argument(const struct httpd_request *r, const char *key);
 const char *httpd_header(const struct httpd_request *r, const char *key);
+
+/* GnuTLS's session of the request's connection, until the request is over; NULL: without TLS. */
+void *httpd_tls(const struct httpd_request *r);
 
 /*
  * Takes ownership of @text (NULL: out of memory). @type is a literal. @close: the client has to

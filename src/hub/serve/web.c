@@ -29,7 +29,7 @@ struct web {
     struct events *events;
     struct answers answers;
     struct refusals refusals;
-    struct certificate certificate;
+    struct served certificate;
     sd_event_source *retry, *look;
     unsigned looks;
     char cookie_name[32]; /* with our port: cookies are shared by all ports of a host */

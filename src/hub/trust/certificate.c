@@ -2,33 +2,12 @@
 #include "hub/trust/certificate.h"
 
 #include "base/cleanup.h"
-#include "base/wholefile.h"
 #include "host/trust/identity.h"
+#include "host/trust/served.h"
 #include "hub/trust/state.h"
 
 #include <errno.h>
 #include <string.h>
-
-#define PEM_MAX 65536
-
-/* A link is followed: what renews certificates often has the newest one behind a link. */
-static int read_file(const char *path, char **ret, struct timespec *ret_time, struct error *err)
-{
-    _cleanup_free_ char *real = realpath(path, NULL);
-    struct stat status;
-    size_t len;
-    int r = real ? wholefile_read(real, PEM_MAX, ret, &len, &status) : -errno;
-
-    if (r < 0)
-        return error_set(err, r, "%.160s: %s", path, strerror(-r));
-    *ret_time = status.st_mtim;
-    return 0;
-}
-
-static bool same(struct timespec a, struct timespec b)
-{
-    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
-}
 
 /* ---- our own ---- */
 
@@ -76,9 +55,9 @@ static bool is_good(const struct conf *conf, const char *list)
     if (conf_path(conf, "web.crt", path[0], PATH_MAX, NULL) < 0 ||
         conf_path(conf, "web.key", path[1], PATH_MAX, NULL) < 0 ||
         conf_path(conf, "web.hosts", path[2], PATH_MAX, NULL) < 0 ||
-        read_file(path[0], &cert, &ignored, NULL) < 0 ||
-        read_file(path[1], &key, &ignored, NULL) < 0 ||
-        read_file(path[2], &hosts, &ignored, NULL) < 0 || strcmp(hosts, list) != 0 ||
+        served_read(path[0], &cert, &ignored, NULL) < 0 ||
+        served_read(path[1], &key, &ignored, NULL) < 0 ||
+        served_read(path[2], &hosts, &ignored, NULL) < 0 || strcmp(hosts, list) != 0 ||
         identity_expires_s(cert) < time(NULL) + CERTIFICATE_RENEW_DAYS * INT64_C(86400))
         return false;
     pem = (struct identity_pem){cert, key};
@@ -113,36 +92,17 @@ static int make_own(const struct conf *conf, struct error *err)
 
 /* ---- either ---- */
 
-int certificate_look(struct certificate *c, const struct conf *conf, struct error *err)
+int certificate_look(struct served *s, const struct conf *conf, struct error *err)
 {
-    _cleanup_free_ char *cert = NULL, *key = NULL;
     char own[2][PATH_MAX];
-    const char *paths[2] = {conf->certificate, conf->key};
-    struct timespec cert_time, key_time;
-    struct identity *identity;
-    struct identity_pem pem;
-    int r = 0;
+    int r;
 
-    if (!*conf->certificate) {
-        paths[0] = own[0];
-        paths[1] = own[1];
-        r = conf_path(conf, "web.crt", own[0], PATH_MAX, err);
-        if (r >= 0)
-            r = conf_path(conf, "web.key", own[1], PATH_MAX, err);
-        if (r >= 0)
-            r = make_own(conf, err);
-    }
+    if (*conf->certificate)
+        return served_look(s, conf->certificate, conf->key, err);
+    r = conf_path(conf, "web.crt", own[0], PATH_MAX, err);
     if (r >= 0)
-        r = read_file(paths[0], &cert, &cert_time, err);
+        r = conf_path(conf, "web.key", own[1], PATH_MAX, err);
     if (r >= 0)
-        r = read_file(paths[1], &key, &key_time, err);
-    if (r < 0 || (c->served && same(cert_time, c->cert_time) && same(key_time, c->key_time)))
-        return r;
-    pem = (struct identity_pem){cert, key};
-    r = identity_load(&pem, &identity, err);
-    if (r < 0)
-        return r;
-    identity_serve(identity);
-    *c = (struct certificate){cert_time, key_time, true};
-    return 1;
+        r = make_own(conf, err);
+    return r < 0 ? r : served_look(s, own[0], own[1], err);
 }

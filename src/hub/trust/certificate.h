@@ -7,24 +7,16 @@
  */
 #pragma once
 
+#include "host/trust/served.h"
 #include "hub/conf.h"
 
-#include <stdbool.h>
-#include <time.h>
-
 #define CERTIFICATE_RENEW_DAYS 30
-
-/* The files that are served now; zeroed at first. */
-struct certificate {
-    struct timespec cert_time, key_time; /* of the files */
-    bool served;
-};
 
 /*
  * Has new connections served with the present certificate, if it is another one. Returns 1: it is,
  * 0: nothing changed, or -errno: the last one stays.
  */
-int certificate_look(struct certificate *c, const struct conf *conf, struct error *err);
+int certificate_look(struct served *s, const struct conf *conf, struct error *err);
 
 /* The names for which it is: at most CONF_HOSTS_MAX, each CONF_HOST_MAX. Returns how many. */
 unsigned certificate_hosts(const struct conf *conf, char ret[CONF_HOSTS_MAX][CONF_HOST_MAX]);
