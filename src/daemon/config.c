@@ -376,6 +376,22 @@ static int set_slo(struct config *c, const char *value, struct error *err)
     return 0;
 }
 
+/* Not root: whoever breaks into the gateway shall not be it. */
+static int set_gateway_user(struct config *c, const char *value, struct error *err)
+{
+    uid_t uid = 0;
+
+    value = value && strcmp(value, "none") != 0 ? value : "";
+    if (*value && (strlen(value) >= sizeof(c->gateway_user) || !find_user(value, &uid)))
+        return error_set(err, -EINVAL, "there is no user '%.60s' in /etc/passwd", value);
+    if (*value && uid == 0)
+        return error_set(err, -EINVAL, "'%.60s' is root: the gateway needs a user of its own",
+                         value);
+    snprintf(c->gateway_user, sizeof(c->gateway_user), "%s", value);
+    c->gateway_uid = uid;
+    return 0;
+}
+
 /* "alice:200 bob:50" */
 static int set_user_weights(struct config *c, const char *value, struct error *err)
 {
@@ -452,6 +468,7 @@ static const struct {
     {"decider", NULL, set_decider},
     {"decider-deadline", DEADLINE, set_decider_deadline},
     {"decider-user", "none", set_decider_user},
+    {"gateway-user", "none", set_gateway_user},
     {"placement", "shared", set_placement},
     {"cpus", NULL, set_cpus},
     {"idle-cores", IDLE_CORES, set_idle_cores},
@@ -675,8 +692,9 @@ void config_print(const struct config *c, FILE *out)
     cpuset_format(&c->cpus, cpus, sizeof(cpus));
     fprintf(out, "[" SECTION "]\npolicy=%s\ndecider=%s\n", policy,
             *c->decider ? c->decider : "none");
-    fprintf(out, "decider-deadline=%ums\ndecider-user=%s\n", c->decider_deadline_ms,
-            *c->decider_user ? c->decider_user : "none");
+    fprintf(out, "decider-deadline=%ums\ndecider-user=%s\ngateway-user=%s\n",
+            c->decider_deadline_ms, *c->decider_user ? c->decider_user : "none",
+            *c->gateway_user ? c->gateway_user : "none");
     fprintf(out, "placement=%s\ncpus=%s\nidle-cores=%s\nheartbeat=%u\nengines=%s",
             placement_name(c->placement), cpus, c->lend_idle ? "lend" : "leave", c->heartbeat_ms,
             c->engines_said && c->n_engines == 0 ? "none" : "");

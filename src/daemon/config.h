@@ -65,6 +65,8 @@ struct config {
     char
         decider_user[CONFIG_GROUP_MAX]; /* whose decider is taken besides root's; empty: nobody's */
     uid_t decider_uid;
+    char gateway_user[CONFIG_GROUP_MAX]; /* who may name the user of a request; empty: nobody */
+    uid_t gateway_uid;
     uint32_t decider_deadline_ms;
     struct cpuset cpus;    /* empty: all */
     uint64_t memory_bytes; /* for all jobs; 0: not counted; or CONFIG_MEMORY_MACHINE */

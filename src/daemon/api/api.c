@@ -47,7 +47,7 @@ struct api {
 
 bool request_search(struct request *r)
 {
-    struct user *user = ((const struct client *)r->http->client)->user;
+    struct user *user = r->user;
 
     if (limits_exempt(r->daemon, r->who.uid))
         return true;
@@ -64,7 +64,7 @@ bool request_search(struct request *r)
 static void end_search(struct request *r)
 {
     if (r->searching)
-        ((const struct client *)r->http->client)->user->searching = false;
+        r->user->searching = false;
     r->searching = false;
 }
 
@@ -176,6 +176,7 @@ static struct request *begin(struct api *api, struct httpd_request *http)
     *r = (struct request){
         .daemon = api->daemon,
         .who = client->who,
+        .user = client->user,
         .method = http->method,
         .path = http->path,
         .received_ns = http->received_ns,
@@ -189,17 +190,13 @@ static struct request *begin(struct api *api, struct httpd_request *http)
 
 static bool within_budget(const struct request *r)
 {
-    struct client *client = r->http->client;
-
     return limits_exempt(r->daemon, r->who.uid) ||
-           account_take(&r->daemon->api->users, &client->user->account);
+           account_take(&r->daemon->api->users, &r->user->account);
 }
 
 void request_charge(struct request *r, uint64_t ns)
 {
-    const struct client *client = r->http->client;
-
-    account_charge(&client->user->account, ns);
+    account_charge(&r->user->account, ns);
 }
 
 static void arm_refuse(struct api *api)
@@ -252,6 +249,53 @@ static int on_refuse(sd_event_source *s, uint64_t usec, void *arg)
     return 0;
 }
 
+/* ---- the gateway ---- */
+
+static struct user *find_user(struct api *api, uid_t uid)
+{
+    return (struct user *)account_find(&api->users, uid,
+                                       limits_exempt(api->daemon, uid) ? 0 : API_USERS_MAX);
+}
+
+/* The request becomes the user's: it takes from that user's budget and counts as a connection. */
+static bool become(struct request *r, const struct caller *who)
+{
+    struct user *user = find_user(r->daemon->api, who->uid);
+
+    if (!user || user->account.connections >= API_CONNECTIONS_UID) {
+        r->http->retry_s = API_RETRY_S;
+        request_fail_as(r, HTTP_TOO_MANY, "too-many-requests", "Try again in a second.",
+                        "user %u has too many connections", (unsigned)who->uid);
+        return false;
+    }
+    user->account.connections++;
+    r->who = *who;
+    r->user = user;
+    r->named = true;
+    return true;
+}
+
+/* Whose request it is, if the gateway names somebody. False: answered with the error. */
+static bool take_name(struct request *r)
+{
+    const char *header = httpd_header(r->http, ACCESS_GATEWAY_HEADER);
+    bool gateway = control_is_gateway(r->daemon, &r->who);
+    struct error err = {0};
+    struct caller who;
+
+    if (!header && !gateway)
+        return true;
+    if (!header)
+        error_set(&err, -EPERM, "the gateway named no user");
+    else if (control_identify_named(r->daemon, &r->who, header, &who, &err) == 0)
+        return become(r, &who);
+    if (!within_budget(r))
+        refuse(r->daemon->api, r);
+    else
+        request_fail_as(r, HTTP_FORBIDDEN, "not-the-gateway", "See tide-gate(8).", "%s", err.text);
+    return false;
+}
+
 /* ---- requests ---- */
 
 static void parse(struct request *r)
@@ -276,9 +320,11 @@ static void on_request(void *arg, struct httpd_request *http)
     struct request *r = begin(arg, http);
     uint64_t began = clock_now_ns();
 
-    if (r && !within_budget(r)) {
+    if (!r || !take_name(r))
+        return;
+    if (!within_budget(r)) {
         refuse(arg, r);
-    } else if (r) {
+    } else {
         parse(r);
         request_charge(r, clock_now_ns() - began);
     }
@@ -288,9 +334,11 @@ static void on_too_long(void *arg, struct httpd_request *http)
 {
     struct request *r = begin(arg, http);
 
-    if (r && !within_budget(r))
+    if (!r || !take_name(r))
+        return;
+    if (!within_budget(r))
         refuse(arg, r);
-    else if (r)
+    else
         request_fail_as(r, HTTP_TOO_LARGE, "bad-request", "", "the body is longer than %d bytes",
                         API_BODY_MAX);
 }
@@ -310,16 +358,12 @@ static void on_over(void *arg, struct httpd_request *http)
     history_search_free(r->search);
     stream_free(r->stream);
     json_decref(r->body);
+    if (r->named)
+        r->user->account.connections--;
     free(r);
 }
 
 /* ---- connections ---- */
-
-static struct user *find_user(struct api *api, uid_t uid)
-{
-    return (struct user *)account_find(&api->users, uid,
-                                       limits_exempt(api->daemon, uid) ? 0 : API_USERS_MAX);
-}
 
 static void *admit(void *arg, int fd)
 {

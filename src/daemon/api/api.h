@@ -56,6 +56,7 @@ struct job;
 struct job_request;
 struct request;
 struct stream;
+struct user;
 
 /* Handles a complete request: answers now, or later through request_answer. */
 typedef void api_handler(struct request *r);
@@ -71,6 +72,7 @@ struct request {
     json_t *body;              /* NULL: none */
     uint64_t received_ns;
     struct httpd_request *http;
+    struct user *user;         /* whose budget it takes from: @who's */
     struct stream *stream;     /* of events.h, if that is the answer */
     uint64_t wait;             /* id of its wait; 0: none */
     struct adoption *adoption; /* adoption that it waits for; NULL: none */
@@ -81,6 +83,7 @@ struct request {
     double since;
     uint32_t from, to;
     bool changed; /* PATCH: it asked for a change */
+    bool named;   /* the gateway named @who */
 };
 
 /* The api_handler of the whole interface, in routes.c. */

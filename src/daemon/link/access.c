@@ -53,6 +53,35 @@ int control_identify(const struct daemon *d, int fd, struct caller *ret)
     return 0;
 }
 
+bool control_is_gateway(const struct daemon *d, const struct caller *peer)
+{
+    return d->uid == 0 && *d->config.gateway_user && peer->uid != 0 &&
+           peer->uid == d->config.gateway_uid;
+}
+
+int control_identify_named(const struct daemon *d, const struct caller *peer, const char *header,
+                           struct caller *ret, struct error *err)
+{
+    size_t digits = strspn(header, "0123456789");
+    unsigned long long uid = strtoull(header, NULL, 10);
+
+    if (!control_is_gateway(d, peer))
+        return error_set(err, -EPERM,
+                         "the header " ACCESS_GATEWAY_HEADER " is for the gateway of tide.conf, "
+                         "and user %u is not its user",
+                         (unsigned)peer->uid);
+    if (digits == 0 || digits > 10 || header[digits] || uid > UINT32_MAX - 1)
+        return error_set(err, -EPERM, "the gateway named '%.20s', which is no user's number",
+                         header);
+    if (uid == 0 || uid == peer->uid)
+        return error_set(err, -EPERM,
+                         "the gateway named user %u: it may be neither root nor the "
+                         "gateway itself",
+                         (unsigned)uid);
+    *ret = (struct caller){.uid = (uid_t)uid};
+    return 0;
+}
+
 bool control_may_govern(const struct daemon *d, const struct caller *who)
 {
     return who->uid == 0 || who->uid == d->uid || who->admin;

@@ -13,7 +13,10 @@
 struct job;
 struct daemon;
 
-/* The process at the other end of a socket, as the kernel saw it when it connected. */
+/*
+ * The process at the other end of a socket, as the kernel saw it when it connected; or the user
+ * whom the gateway named (pid 0), who is in no group then.
+ */
 struct caller {
     pid_t pid;
     uid_t uid;
@@ -23,6 +26,19 @@ struct caller {
 
 /* Returns 0 or -errno. */
 int control_identify(const struct daemon *d, int fd, struct caller *ret);
+
+#define ACCESS_GATEWAY_HEADER "Tide-User"
+
+/*
+ * Whether the process @peer may name another user for a request by the header Tide-User with the
+ * text @header, and so makes itself that user's: the gateway of tide.conf alone, with the number of
+ * a user who is neither root nor the gateway itself. Returns 0 with *ret, or -EPERM with *err.
+ */
+int control_identify_named(const struct daemon *d, const struct caller *peer, const char *header,
+                           struct caller *ret, struct error *err);
+
+/* Whether @peer is the gateway, none of whose requests is its own. */
+bool control_is_gateway(const struct daemon *d, const struct caller *peer);
 
 /* Governs policy and every user's jobs: root and the daemon's own user. */
 bool control_may_govern(const struct daemon *d, const struct caller *who);
