@@ -21,6 +21,7 @@ LAYERS = {
     "edge": ("base", "power", "host"),
     "unit": ("base", "power", "host", "edge"),
     "hub": ("base", "power", "host", "edge"),
+    "gate": ("base", "host"),
     "daemon": ("base", "proto", "policy", "decider", "power", "host"),
     "sim": ("base", "policy", "decider"),
     "lib": ("base", "proto", "include", "agent/program_api.h"),
@@ -52,8 +53,8 @@ ROOMS = {
 LIBRARIES = {
     "ini.h": ("host",),
     "microhttpd.h": ("host",),
-    "jansson.h": ("daemon", "decider", "cli", "host", "sim", "kube", "pods", "edge", "unit", "hub"),
-    "systemd/": ("daemon", "host", "kube", "pods", "edge", "unit", "hub", "cli"),
+    "jansson.h": ("daemon", "decider", "gate", "cli", "host", "sim", "kube", "pods", "edge", "unit", "hub"),
+    "systemd/": ("daemon", "gate", "host", "kube", "pods", "edge", "unit", "hub", "cli"),
     "crypt.h": ("hub",),
     "curses.h": ("cli",),
     "ncurses.h": ("cli",),

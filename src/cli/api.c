@@ -71,6 +71,7 @@ int api_host(const struct command *cmd)
     if (r < 0)
         return cli_error_as(cmd, CLI_USAGE, err.word, "tide-fleet(1) says what --host takes.", "%s",
                             err.text);
+    address.named = true;
     remote_init(&far.remote, &address, false);
     snprintf(far.name, sizeof(far.name), "%s", name);
     return CLI_OK;
@@ -272,6 +273,7 @@ int api_exit_code(int status)
     case 409:
     case 413:
         return CLI_USAGE;
+    case 401:
     case 403:
         return CLI_DENIED;
     case 404:

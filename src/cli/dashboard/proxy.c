@@ -3,19 +3,15 @@
 
 #include "base/cleanup.h"
 #include "base/rundir.h"
+#include "cli/remote/gateway.h"
 #include "host/net/door.h"
+#include "host/net/forward.h"
 #include "host/net/http.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 
 #define CONNECT_MS 200 /* a daemon whose queue is full may delay the page so long */
-#define URL_MAX    4096
-#define READ_BYTES 16384
-#define ANSWER_MAX (HTTP_HEAD_MAX + 2 * (size_t)HTTP_BODY_MAX)
 #define END_MS     50 /* for an ssh that has closed the connection to end; the loop waits so long */
 
 /*
@@ -27,17 +23,12 @@
 struct call {
     const struct proxy *proxy;
     struct httpd_request *request;
-    sd_event_source *io, *timer;
-    int fd;               /* of @dial where the machine is another one */
-    bool far, kept;       /* the machine is another one; and the connection had been kept */
-    struct address there; /* its address */
+    struct forward *forward;
+    int fd;                  /* of @dial where the machine is another one */
+    bool far, kept, waiting; /* the machine is another one; the connection had been kept; counts */
+    struct address there;    /* its address */
     struct dial dial;
-    char *out; /* the request, of which @sent bytes are on their way */
-    size_t out_len, sent;
-    char *in; /* the answer; of a stream, what is left of it */
-    size_t in_len, in_size;
-    bool events, stream, ended; /* may become a stream; is one; tided has closed it */
-    bool metrics;
+    bool events; /* may become a stream */
     char method[8];
 };
 
@@ -75,19 +66,13 @@ static bool is_allowed(const char *method, const char *path)
 /* A stream, or what has ended, waits no more. */
 static void stop_waiting(struct call *c)
 {
-    far_waiting -= c->far && c->timer;
-    c->timer = sd_event_source_disable_unref(c->timer);
-}
-
-static void let_go(struct call *c)
-{
-    stop_waiting(c);
-    c->io = sd_event_source_disable_unref(c->io);
+    far_waiting -= c->waiting;
+    c->waiting = false;
 }
 
 static void hang_up(struct call *c)
 {
-    let_go(c);
+    stop_waiting(c);
     if (c->far)
         dial_close(&c->dial);
     else
@@ -95,14 +80,21 @@ static void hang_up(struct call *c)
     c->fd = -1;
 }
 
-/* The answer has ended: the connection to another machine may serve the next request. */
-static void end_answer(struct call *c, bool closes)
+static void on_stream(void *arg)
 {
+    stop_waiting(arg);
+}
+
+/* The answer has ended: the connection to another machine may serve the next request. */
+static void on_answered(void *arg, unsigned status, bool closes)
+{
+    struct call *c = arg;
+
     if (!c->far || closes) {
         hang_up(c);
         return;
     }
-    let_go(c);
+    stop_waiting(c);
     reach_keep(c->proxy->reach, &c->there, &c->dial);
     c->dial = (struct dial)DIAL_NONE;
     c->fd = -1;
@@ -111,12 +103,8 @@ static void end_answer(struct call *c, bool closes)
 static void fail(struct call *c, int code, const char *message)
 {
     hang_up(c);
-    c->ended = true;
-    if (c->stream)
-        httpd_wake(c->request);
-    else
-        door_refuse(c->request, code == -ENOENT ? 503 : 502, message,
-                    code == -ENOENT ? "A daemon starts with the first job of 'tide run'." : "");
+    forward_fail(c->forward, code == -ENOENT ? 503 : 502, message,
+                 code == -ENOENT ? "A daemon starts with the first job of 'tide run'." : "");
 }
 
 static int begin(struct call *c);
@@ -127,21 +115,25 @@ static unsigned timeout_ms(const struct call *c)
     return c->far && strcmp(c->method, "GET") == 0 ? PROXY_FAR_TIMEOUT_MS : PROXY_TIMEOUT_MS;
 }
 
-/* The exchange failed with @code. A kept connection may have ended just now: a new one is tried. */
-static void broken(struct call *c, int code, const char *message)
+/*
+ * The exchange failed with @code. A kept connection may have ended just now: a new one is tried;
+ * but waiting as long again would help nobody.
+ */
+static void on_broken(void *arg, int code, const char *message)
 {
+    struct call *c = arg;
     struct error err = {0};
 
-    if (c->kept && c->in_len == 0 && strcmp(c->method, "GET") == 0) {
+    if (c->kept && code != -ETIMEDOUT && !forward_answered(c->forward) &&
+        strcmp(c->method, "GET") == 0) {
         hang_up(c);
-        c->sent = 0;
         code = begin(c);
         if (code < 0)
             fail(c, code, "out of memory");
         return;
     }
     if (c->far) {
-        let_go(c);
+        stop_waiting(c);
         c->fd = -1;
         dial_failed(&c->dial, &c->there, code, timeout_ms(c), END_MS, &err);
         message = err.text;
@@ -149,213 +141,7 @@ static void broken(struct call *c, int code, const char *message)
     fail(c, code == -ENOENT ? -EIO : code, message);
 }
 
-static ssize_t on_room(void *arg, char *buf, size_t max)
-{
-    struct call *c = arg;
-    size_t n = c->in_len < max ? c->in_len : max;
-
-    memcpy(buf, c->in, n);
-    memmove(c->in, c->in + n, c->in_len - n);
-    c->in_len -= n;
-    if (c->io && c->in_len < PROXY_STREAM_MAX)
-        sd_event_source_set_io_events(c->io, EPOLLIN);
-    return n ? (ssize_t)n : c->ended ? HTTPD_END : 0;
-}
-
-/* True once the answer is a stream of events, whose head is taken off. */
-static bool becomes_stream(struct call *c)
-{
-    const char *end = c->events && c->in_len ? memmem(c->in, c->in_len, "\r\n\r\n", 4) : NULL;
-    size_t head = end ? (size_t)(end + 4 - c->in) : 0;
-
-    if (!end || head < 13 || memcmp(c->in + 8, " 200 ", 5) != 0)
-        return false;
-    memmove(c->in, c->in + head, c->in_len - head);
-    c->in_len -= head;
-    c->stream = true;
-    stop_waiting(c);
-    httpd_stream(c->request, "text/event-stream", on_room, c);
-    return true;
-}
-
-static void take_answer(struct call *c, bool eof)
-{
-    struct http_response answer;
-    int r;
-
-    if (c->stream || becomes_stream(c)) {
-        c->ended = eof;
-        if (eof)
-            hang_up(c);
-        else if (c->in_len >= PROXY_STREAM_MAX)
-            sd_event_source_set_io_events(c->io, 0); /* until the browser has read some */
-        httpd_wake(c->request);
-        return;
-    }
-    r = http_parse_response(c->in ? c->in : "", c->in_len, eof, &answer);
-    if (r == -EAGAIN && c->in_len < ANSWER_MAX)
-        return;
-    r = r == -EAGAIN ? -EMSGSIZE : r;
-    if (r < 0) {
-        broken(c, r,
-               r == -EMSGSIZE ? "the daemon's answer is too long for the page"
-                              : "the daemon's answer is cut off or is not HTTP");
-        return;
-    }
-    end_answer(c, answer.closes || eof);
-    if (answer.status == 429)
-        c->request->retry_s = 1;
-    httpd_answer(c->request, (unsigned)answer.status,
-                 c->metrics ? "text/plain; version=0.0.4" : "application/json", answer.body, false);
-}
-
-/* Returns how many bytes came, 0 at the end, or -errno. */
-static ssize_t read_some(struct call *c)
-{
-    ssize_t n;
-
-    if (c->in_size - c->in_len < READ_BYTES) {
-        size_t size = c->in_size ? 2 * c->in_size : 2 * READ_BYTES;
-        char *bigger = realloc(c->in, size);
-
-        if (!bigger)
-            return -ENOMEM;
-        c->in = bigger;
-        c->in_size = size;
-    }
-    n = recv(c->fd, c->in + c->in_len, READ_BYTES, 0);
-    if (n < 0)
-        return -errno;
-    c->in_len += (size_t)n;
-    return n;
-}
-
-static int send_some(struct call *c)
-{
-    ssize_t n = send(c->fd, c->out + c->sent, c->out_len - c->sent, MSG_NOSIGNAL);
-
-    if (n < 0 && errno != EAGAIN && errno != EINTR && errno != EPIPE)
-        return -errno;
-    /* EPIPE: a server may refuse early and close the connection; its answer counts. */
-    c->sent = n < 0 && errno == EPIPE ? c->out_len : c->sent + (n > 0 ? (size_t)n : 0);
-    if (c->sent == c->out_len)
-        return sd_event_source_set_io_events(c->io, EPOLLIN);
-    return 0;
-}
-
-static int on_io(sd_event_source *source, int fd, uint32_t events, void *arg)
-{
-    struct call *c = arg;
-    ssize_t n = 0;
-
-    if (events & EPOLLOUT && c->sent < c->out_len)
-        n = send_some(c);
-    if (n >= 0 && events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        n = read_some(c);
-        if (n >= 0)
-            take_answer(c, n == 0);
-    }
-    if (n < 0 && n != -EAGAIN && n != -EINTR)
-        broken(c, (int)n, "the connection to the daemon broke");
-    return 0;
-}
-
-static int on_late(sd_event_source *source, uint64_t usec, void *arg)
-{
-    struct call *c = arg;
-
-    c->kept = false; /* waiting as long again would help nobody */
-    broken(c, -ETIMEDOUT, "the daemon does not answer");
-    return 0;
-}
-
 /* ---- the request ---- */
-
-struct url {
-    char text[URL_MAX];
-    size_t len;
-};
-
-static int put(struct url *u, const char *text)
-{
-    size_t n = strlen(text);
-
-    if (u->len + n >= sizeof(u->text))
-        return -ENAMETOOLONG;
-    memcpy(u->text + u->len, text, n + 1);
-    u->len += n;
-    return 0;
-}
-
-static int put_escaped(struct url *u, const char *text)
-{
-    int r = http_escape(text, u->text + u->len, sizeof(u->text) - u->len);
-
-    if (r == 0)
-        u->len += strlen(u->text + u->len);
-    return r;
-}
-
-static int put_argument(void *arg, const char *key, const char *value)
-{
-    struct url *u = arg;
-    int r = put(u, strchr(u->text, '?') ? "&" : "?");
-
-    if (r == 0)
-        r = put_escaped(u, key);
-    if (r == 0)
-        r = put(u, "=");
-    return r < 0 ? r : put_escaped(u, value);
-}
-
-/* The path came decoded: each segment is encoded anew. */
-static int make_url(const struct httpd_request *r, const char *asked, struct url *ret)
-{
-    _cleanup_free_ char *path = strdup(asked + 1);
-    char *rest = path, *segment;
-    int error = path ? 0 : -ENOMEM;
-
-    while (error == 0 && (segment = strsep(&rest, "/"))) {
-        error = put(ret, "/");
-        if (error == 0)
-            error = put_escaped(ret, segment);
-    }
-    return error < 0 ? error : httpd_arguments(r, put_argument, ret);
-}
-
-/* A header's value that holds a line's end would begin another header. */
-static bool is_plain(const char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7f)
-            return false;
-    return true;
-}
-
-/* HTTP/1.0 keeps the server from sending a stream in chunks; 1.1 leaves the connection open. */
-static int make_request(const struct httpd_request *r, const char *path, bool keep, char **ret,
-                        size_t *ret_len)
-{
-    const char *last = httpd_header(r, "Last-Event-ID");
-    struct url url = {0};
-    int n = make_url(r, path, &url);
-
-    if (n < 0)
-        return n;
-    if (last && !is_plain(last))
-        return -EINVAL;
-    n = asprintf(ret,
-                 "%s %s HTTP/1.%d\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 "%s%s%sContent-Length: %zu\r\n\r\n%s",
-                 r->method, url.text, keep, last ? "Last-Event-ID: " : "", last ? last : "",
-                 last ? "\r\n" : "", r->body_len, r->body);
-    if (n < 0) {
-        *ret = NULL;
-        return -ENOMEM;
-    }
-    *ret_len = (size_t)n;
-    return 0;
-}
 
 /* The system's daemon, or the user's own when that one does not run, as `tide` finds it. */
 static int dial(int *ret_fd, struct error *err)
@@ -380,9 +166,8 @@ static int dial(int *ret_fd, struct error *err)
 
 static void call_free(struct call *c)
 {
+    forward_free(c->forward);
     hang_up(c);
-    free(c->out);
-    free(c->in);
     free(c);
 }
 
@@ -408,11 +193,9 @@ static int begin(struct call *c)
     }
     if (c->far)
         c->fd = c->dial.fd;
-    r = sd_event_add_io(c->proxy->event, &c->io, c->fd, EPOLLIN | EPOLLOUT, on_io, c);
-    if (r >= 0)
-        r = sd_event_add_time_relative(c->proxy->event, &c->timer, CLOCK_MONOTONIC,
-                                       timeout_ms(c) * UINT64_C(1000), 0, on_late, c);
-    far_waiting += r >= 0 && c->far;
+    r = forward_begin(c->forward, c->fd);
+    c->waiting = r >= 0 && c->far;
+    far_waiting += c->waiting;
     return r;
 }
 
@@ -446,12 +229,33 @@ static char *split(const struct proxy *p, struct httpd_request *r, struct addres
     return NULL;
 }
 
+/* Returns 0 or -errno; -EACCES: *err says why nothing proves to that machine who asks. */
+static int write_down(struct call *c, const char *path, struct error *err)
+{
+    char headers[GATEWAY_HEADERS_MAX] = "";
+
+    if (c->far && gateway_headers(&c->there, headers, err) < 0)
+        return -EACCES;
+    return forward_new(&(struct forward_options){.event = c->proxy->event,
+                                                 .request = c->request,
+                                                 .path = path,
+                                                 .headers = headers,
+                                                 .keeps = c->far && !c->events,
+                                                 .timeout_ms = timeout_ms(c),
+                                                 .streams = on_stream,
+                                                 .over = on_answered,
+                                                 .broken = on_broken,
+                                                 .arg = c},
+                       &c->forward);
+}
+
 void proxy_pass(const struct proxy *p, struct httpd_request *r)
 {
     _cleanup_free_ char *far_path = NULL;
     bool far = strncmp(r->path, PROXY_AT, strlen(PROXY_AT)) == 0;
     struct address there = {0};
     const char *path = r->path;
+    struct error err = {0};
     struct call *c;
     int error;
 
@@ -481,11 +285,14 @@ void proxy_pass(const struct proxy *p, struct httpd_request *r)
                        .far = far,
                        .there = there,
                        .dial = DIAL_NONE,
-                       .events = strcmp(path, "/v1/events") == 0,
-                       .metrics = strcmp(path, "/metrics") == 0};
+                       .events = strcmp(path, "/v1/events") == 0};
     snprintf(c->method, sizeof(c->method), "%s", r->method);
     r->context = c;
-    error = make_request(r, path, far && !c->events, &c->out, &c->out_len);
+    error = write_down(c, path, &err);
+    if (error == -EACCES) {
+        door_refuse(r, 502, err.text, "");
+        return;
+    }
     if (error < 0) {
         door_refuse(r, 400, "the path or an argument is too long, or not text", "");
         return;

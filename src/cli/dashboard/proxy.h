@@ -2,8 +2,8 @@
 /*
  * Passes requests of the page on to tided's api.sock, and its answers back, streams of events
  * included. tided sees this process as the peer, so the page has its user's rights and no others.
- * Requests for /v1/at/NAME/… go as /v1/… to the daemon of the machine NAME, through ssh.
- * Event loop's thread; used by tide-dashboard.
+ * Requests for /v1/at/NAME/… go as /v1/… to the daemon of the machine NAME, through ssh or
+ * a gateway. Event loop's thread; used by tide-dashboard.
  */
 #pragma once
 
@@ -15,7 +15,6 @@
 
 #define PROXY_TIMEOUT_MS     65000 /* a change waits 60 s at most for its acknowledgement */
 #define PROXY_FAR_TIMEOUT_MS 20000 /* for what only asks another machine; a login included */
-#define PROXY_STREAM_MAX     65536 /* bytes of a stream that wait for a slow browser */
 #define PROXY_AT             "/v1/at/"
 
 /* It works with these, which are the caller's. */

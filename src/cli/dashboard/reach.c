@@ -20,12 +20,6 @@ struct reach {
     struct kept kept[REACH_KEPT_MAX];
 };
 
-static bool same(const struct address *a, const struct address *b)
-{
-    return strcmp(a->host, b->host) == 0 && strcmp(a->user, b->user) == 0 &&
-           strcmp(a->port, b->port) == 0 && strcmp(a->program, b->program) == 0;
-}
-
 static int on_sweep(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct reach *c = arg;
@@ -76,7 +70,7 @@ bool reach_take(struct reach *c, const struct address *a, struct dial *ret)
     for (size_t i = 0; i < REACH_KEPT_MAX; i++) {
         struct kept *k = &c->kept[i];
 
-        if (k->dial.fd < 0 || !same(&k->address, a))
+        if (k->dial.fd < 0 || !address_equal(&k->address, a))
             continue;
         if (dial_is_stale(&k->dial, k->since_ns)) {
             dial_close(&k->dial);

@@ -2,14 +2,14 @@
 #include "cli/remote/address.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
-#define SCHEME "ssh://"
+#define SSH     "ssh://"
+#define GATEWAY "https://"
 
 /* Copies @len bytes if they are of @allowed and do not begin as an option does. */
 static bool take(const char *from, size_t len, const char *allowed, char *to, size_t size)
@@ -51,9 +51,24 @@ static const char *take_host(const char *text, size_t len, struct address *a)
     return NULL;
 }
 
-static const char *parse(const char *text, struct address *a)
+static const char *parse_gateway(const char *rest, struct address *a)
 {
-    const char *rest = text + strlen(SCHEME), *wrong;
+    size_t len = strcspn(rest, "/");
+    const char *wrong = take_host(rest, len, a);
+
+    if (wrong)
+        return wrong;
+    if (rest[len] && strcmp(rest + len, "/") != 0)
+        return "behind the host of a gateway stands a port, and nothing else";
+    if (!*a->port)
+        strcpy(a->port, ADDRESS_GATEWAY_PORT);
+    a->gateway = true;
+    return NULL;
+}
+
+static const char *parse_ssh(const char *rest, struct address *a)
+{
+    const char *wrong;
     size_t len = strcspn(rest, "/");
     const char *path = rest + len, *at = memchr(rest, '@', len);
 
@@ -75,21 +90,30 @@ static const char *parse(const char *text, struct address *a)
 int address_parse(const char *text, struct address *ret, struct error *err)
 {
     struct address a = {0};
-    const char *wrong = strncmp(text, SCHEME, strlen(SCHEME)) == 0
-                            ? parse(text, &a)
-                            : "it is ssh://[USER@]HOST[:PORT]";
+    const char *wrong = "it is ssh://[USER@]HOST[:PORT] or https://HOST[:PORT]";
 
+    if (strncmp(text, SSH, strlen(SSH)) == 0)
+        wrong = parse_ssh(text + strlen(SSH), &a);
+    else if (strncmp(text, GATEWAY, strlen(GATEWAY)) == 0)
+        wrong = parse_gateway(text + strlen(GATEWAY), &a);
     if (wrong)
         return error_set(err, -EINVAL, "'%.100s' is no address of a machine: %s", text, wrong);
     *ret = a;
     return 0;
 }
 
+bool address_equal(const struct address *a, const struct address *b)
+{
+    return a->gateway == b->gateway && strcmp(a->host, b->host) == 0 &&
+           strcmp(a->user, b->user) == 0 && strcmp(a->port, b->port) == 0 &&
+           strcmp(a->program, b->program) == 0;
+}
+
 void address_text(const struct address *a, char ret[ADDRESS_TEXT_MAX])
 {
     bool bracket = strchr(a->host, ':');
 
-    snprintf(ret, ADDRESS_TEXT_MAX, SCHEME "%s%s%s%s%s%s%s%s", a->user, *a->user ? "@" : "",
-             bracket ? "[" : "", a->host, bracket ? "]" : "", *a->port ? ":" : "", a->port,
-             a->program);
+    snprintf(ret, ADDRESS_TEXT_MAX, "%s%s%s%s%s%s%s%s%s", a->gateway ? GATEWAY : SSH, a->user,
+             *a->user ? "@" : "", bracket ? "[" : "", a->host, bracket ? "]" : "",
+             *a->port ? ":" : "", a->port, a->program);
 }

@@ -31,7 +31,9 @@ const struct fleet_answer *any_least_loaded(const struct fleet *f, long request)
     for (size_t k = 0; k < f->n; k++) {
         const struct fleet_answer *a = &f->answer[k];
 
-        if (!a->reached || fleet_cores(a) < 1 || fleet_cores(a) < request)
+        /* A gateway starts no program. */
+        if (!a->reached || a->machine->address.gateway || fleet_cores(a) < 1 ||
+            fleet_cores(a) < request)
             continue;
         if (!best || is_less_loaded(a, best))
             best = a;
@@ -124,9 +126,19 @@ static int go(const struct any *a, const struct fleet_answer *to)
 
 static int nobody(const struct any *a, const struct fleet *f)
 {
+    size_t by_ssh = 0;
+
+    for (size_t k = 0; k < f->n; k++)
+        by_ssh += f->answer[k].reached && !f->answer[k].machine->address.gateway;
+    if (f->reached && !by_ssh)
+        return cli_error_as(a->cmd, CLI_USAGE, "no-machine",
+                            "Log in there: 'ssh HOST tide submit ...'.",
+                            "a gateway starts no job, and each of the %zu machines that were "
+                            "reached is behind one",
+                            f->reached);
     if (f->reached)
         return cli_error_as(a->cmd, CLI_USAGE, "no-machine", NULL,
-                            "none of the %zu machines that were reached has %ld cores", f->reached,
+                            "none of the %zu machines that were reached has %ld cores", by_ssh,
                             a->request);
     return cli_error_as(a->cmd, CLI_UNREACHABLE, "no-machine", "'tide fleet' shows all of them.",
                         "none of the %zu machines was reached; %s: %s", f->n,

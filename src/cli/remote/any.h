@@ -15,7 +15,7 @@
 /*
  * The machine on which a job that asks for @request cores (0: any number) meets the fewest jobs for
  * each core; of those that are alike the one with the least load for each core, then the first.
- * NULL: no machine was reached that has so many cores. Pure.
+ * NULL: none was reached that has so many cores and is not behind a gateway. Pure.
  */
 const struct fleet_answer *any_least_loaded(const struct fleet *f, long request);
 

@@ -3,9 +3,12 @@
 
 #include "base/cleanup.h"
 #include "base/visible.h"
+#include "cli/cli.h"
+#include "cli/remote/gateway.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -20,6 +23,7 @@
 #define SAID_MAX      65536 /* bytes of the child's words that are kept; the other end sends them */
 #define SSH_FAILED    255   /* ssh's own status */
 #define NO_PROGRAM    127
+#define TLS           "tide-tls"
 #define CONNECT_LIMIT "ConnectTimeout=10"
 
 extern char **environ;
@@ -106,29 +110,60 @@ static int open_said(void)
     return TAKE_FD(fd);
 }
 
-int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err)
+static int open_child(const struct dial_words *w, struct dial *ret, struct error *err)
 {
-    char command[sizeof(a->program) + 8];
-    struct dial_words w = {0};
     struct dial d = DIAL_NONE;
     int end[2], r;
 
-    snprintf(command, sizeof(command), "%s dial", *a->program ? a->program : "tide");
-    dial_words(a, alone, command, &w);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, end) < 0)
         return error_set(err, -errno, "cannot make a socket: %s", strerror(errno));
     d.fd = end[0];
     d.said = open_said();
     r = d.said < 0 ? d.said : fcntl(d.fd, F_SETFL, O_NONBLOCK) < 0 ? -errno : 0;
     if (r == 0)
-        r = start(&w, end[1], d.said, &d.pid);
+        r = start(w, end[1], d.said, &d.pid);
     close(end[1]);
     if (r < 0) {
         dial_close(&d);
-        return error_set(err, r, "cannot start %s: %s", w.word[0], strerror(-r));
+        return error_set(err, r, "cannot start %s: %s", w->word[0], strerror(-r));
     }
     *ret = d;
     return 0;
+}
+
+/* Through tide-tls, which lies beside this program: what speaks TLS has twenty libraries. */
+static int open_gateway(const struct address *a, struct dial *ret, struct error *err)
+{
+    char program[PATH_MAX + sizeof(TLS) + 1];
+    struct dial_words w = {0};
+    struct gateway g;
+    int r = gateway_find(a, &g, err);
+
+    if (r < 0)
+        return r;
+    r = cli_folder(program);
+    if (r < 0)
+        return error_set(err, r, "cannot find " TLS ": /proc/self/exe: %s", strerror(-r));
+    strcat(program, "/" TLS);
+    add(&w, program);
+    add(&w, a->host);
+    add(&w, a->port);
+    add(&w, g.ca);
+    add(&w, g.cert);
+    add(&w, g.key);
+    return open_child(&w, ret, err);
+}
+
+int dial_open(const struct address *a, bool alone, struct dial *ret, struct error *err)
+{
+    char command[sizeof(a->program) + 8];
+    struct dial_words w = {0};
+
+    if (a->gateway)
+        return open_gateway(a, ret, err);
+    snprintf(command, sizeof(command), "%s dial", *a->program ? a->program : "tide");
+    dial_words(a, alone, command, &w);
+    return open_child(&w, ret, err);
 }
 
 bool dial_is_stale(const struct dial *d, uint64_t used_ns)
@@ -203,16 +238,16 @@ static int status_of(struct dial *d, unsigned wait_ms)
 
 static int explain(const struct address *a, int status, const char *said, int r, struct error *err)
 {
-    if (status == NO_PROGRAM)
+    if (status == NO_PROGRAM && !a->gateway)
         return error_set(err, -EHOSTUNREACH,
                          "%.100s has no program '%s' for this user: name it, as in "
                          "ssh://%.60s/usr/local/bin/tide",
                          a->host, *a->program ? a->program : "tide", a->host);
-    if (status == SSH_FAILED && *said)
+    if (status == SSH_FAILED && *said && !a->gateway)
         return error_set(err, -EHOSTUNREACH, "ssh does not reach %.80s: %s", a->host, said);
     if (*said)
         return error_set(err, -EHOSTUNREACH, "%.80s: %s", a->host, said);
-    if (r == -EBADMSG && status <= 0)
+    if (r == -EBADMSG && status <= 0 && !a->gateway)
         return error_set(err, -EHOSTUNREACH,
                          "%.100s sent something that is no answer of a daemon: does a start file "
                          "of the shell there print something?",

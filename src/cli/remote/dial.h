@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A connection to another machine's daemon: a child process, ssh, whose standard input
- * and output are the other end of it. What the child says of a failure is kept. Any thread.
+ * A connection to another machine's daemon: a child process, ssh or for a gateway tide-tls, whose
+ * standard input and output are the other end of it. What the child says of a failure is kept. Any
+ * thread.
  */
 #pragma once
 

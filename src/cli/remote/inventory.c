@@ -220,13 +220,15 @@ int inventory_resolve(const char *name, struct address *ret, struct error *err)
         int r = read_it(NULL, alone, &i, err);
 
         if (r < 0)
-            return r == -ENOENT ? error_word(err,
-                                             error_set(err, -EINVAL,
-                                                       "'%.100s' is no address (ssh://HOST), and "
-                                                       "there is no inventory that has the name",
-                                                       name),
-                                             "bad-host")
-                                : r;
+            return r == -ENOENT
+                       ? error_word(
+                             err,
+                             error_set(err, -EINVAL,
+                                       "'%.100s' is no address (ssh://HOST or https://HOST), and "
+                                       "there is no inventory that has the name",
+                                       name),
+                             "bad-host")
+                       : r;
         m = find(&i, name);
         if (m)
             *ret = m->address;

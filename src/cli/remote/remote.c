@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "cli/remote/gateway.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -36,16 +37,19 @@ static int reach(struct remote *r, struct error *err)
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
                    unsigned timeout_ms, int *ret_status, char **ret_body, struct error *err)
 {
+    char headers[GATEWAY_HEADERS_MAX];
     struct http_response answer;
     unsigned limit_ms;
     int fresh, e;
 
+    if (gateway_headers(&r->address, headers, err) < 0)
+        return -EHOSTUNREACH;
     for (;;) {
         fresh = reach(r, err);
         if (fresh < 0)
             return fresh;
         limit_ms = fresh ? timeout_ms + r->connect_ms : timeout_ms;
-        e = http_exchange(r->dial.fd, method, path, "", body, limit_ms, &answer);
+        e = http_exchange(r->dial.fd, method, path, headers, body, limit_ms, &answer);
         /* A kept connection may end just now. What changes nothing is asked again. */
         if (e != -ENODATA || fresh || strcmp(method, "GET") != 0)
             break;
@@ -66,12 +70,16 @@ int remote_stream(struct remote *r, const char *path, const char *last, unsigned
                   struct http_stream *ret, int *ret_status, char **ret_body, struct error *err)
 {
     unsigned limit_ms = timeout_ms + r->connect_ms;
+    char headers[GATEWAY_HEADERS_MAX];
     int e;
+
+    if (gateway_headers(&r->address, headers, err) < 0)
+        return -EHOSTUNREACH;
 
     dial_close(&r->dial);
     if (dial_open(&r->address, r->alone, &r->dial, err) < 0)
         return -EHOSTUNREACH;
-    e = http_stream_over(r->dial.fd, path, last, "", limit_ms, ret, ret_status, ret_body);
+    e = http_stream_over(r->dial.fd, path, last, headers, limit_ms, ret, ret_status, ret_body);
     r->dial.fd = -1; /* it is the stream's, or closed */
     if (e < 0)
         return dial_failed(&r->dial, &r->address, e, limit_ms, DIAL_WAIT_MS, err);

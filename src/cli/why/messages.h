@@ -59,12 +59,13 @@
       "'tide run' starts one of your own; unset TIDE_DIR if it names the other's.")                \
     /* other machines */                                                                           \
     X("host-unreachable",                                                                          \
-      "The other machine could not be asked; the message quotes ssh, or the "                      \
-      "program there.",                                                                            \
+      "The other machine could not be asked; the message quotes ssh, the "                         \
+      "program there, or what TLS says of a gateway.",                                             \
       "Try what tide does: 'ssh HOST tide dial </dev/null' says nothing where all is well. See "   \
       "tide-fleet(1).")                                                                            \
     X("bad-host", "--host or TIDE_HOST is neither an address nor a name of the inventory.",        \
-      "An address is ssh://[USER@]HOST[:PORT]; 'tide fleet' lists the names.")                     \
+      "An address is ssh://[USER@]HOST[:PORT] or https://HOST[:PORT]; 'tide fleet' lists the "     \
+      "names.")                                                                                    \
     X("not-with-host",                                                                             \
       "The command concerns processes, files or containers of the machine where "                  \
       "it is called, and no daemon can do it.",                                                    \
@@ -95,6 +96,15 @@
     X("not-your-job",                                                                              \
       "Another user's job: only its owner, root and administrators may change it.",                \
       "Ask its owner, use sudo, or ask to be of the group of administrators.")                     \
+    X("not-the-gateway",                                                                           \
+      "A request named another user by the header Tide-User, which only the user of "              \
+      "'gateway-user' in tide.conf(5) may do, for a user who is not root.",                        \
+      "Leave the header out: the daemon knows who you are. For a gateway: tide-gate(8).")          \
+    X("not-known-to-gateway",                                                                      \
+      "The gateway was shown no token and no certificate that it knows, or its user "              \
+      "may not come in by it.",                                                                    \
+      "Write the token or the certificate into ~/.config/tide/gateways; tide-fleet(1) says how. "  \
+      "Who may come in stands in the gateway's gate.conf: tide-gate(8).")                          \
     X("not-your-process", "A process can be registered as a job by its own user and root alone.",  \
       "Register it as that user.")                                                                 \
     X("mixed-rights",                                                                              \
