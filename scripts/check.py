@@ -338,7 +338,7 @@ PHASES = [
         for built in gcc clang; do
             (cd {OUT}/$built
             {ROOT}/scripts/check-hardening.sh tide tided tide-hub tide-power tide-kube tide-pods tide-runc tide-tfnode tide-sim \
-                tide-dashboard tide-top tide-slurm threadtide.so libdlb.so libtide.so
+                tide-dashboard tide-gate tide-tls tide-top tide-slurm threadtide.so libdlb.so libtide.so
             {ROOT}/scripts/check-hardening.sh --lazy libtide-agent.so)
         done""", ("gcc", "clang")),
     Phase("purity", f"""

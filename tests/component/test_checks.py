@@ -103,7 +103,7 @@ def test_agent_elf_refuses_lazy_thread_locals_and_new_symbols(tmp_path):
 
 
 PROGRAMS = ("tide", "tided", "tide-hub", "tide-power", "tide-kube", "tide-pods", "tide-runc", "tide-tfnode", "tide-sim",
-            "tide-dashboard", "tide-top", "tide-slurm", "threadtide.so", "libdlb.so", "libtide.so")
+            "tide-dashboard", "tide-gate", "tide-tls", "tide-top", "tide-slurm", "threadtide.so", "libdlb.so", "libtide.so")
 
 
 def test_hardening_accepts_what_we_ship(build_dir):

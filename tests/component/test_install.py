@@ -30,7 +30,7 @@ def prefix(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", [
-    "bin/tide", "bin/tided", "bin/tide-dashboard", "bin/tide-top", "bin/tide-runc", "bin/tide-tfnode",
+    "bin/tide", "bin/tided", "bin/tide-dashboard", "bin/tide-gate", "bin/tide-tls", "bin/tide-top", "bin/tide-runc", "bin/tide-tfnode",
     "libexec/docker/cli-plugins/docker-tide",
     "lib/threadtide/lib*/libtide-agent.so", "lib/**/libtide.so.1",
     "lib/**/pkgconfig/threadtide.pc", "include/tide/tide.h", "lib/**/threadtide/keras.py",

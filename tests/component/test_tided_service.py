@@ -261,10 +261,12 @@ def test_the_service_manager_hears_of_a_loop_that_goes_on_and_of_no_other(place,
 def test_the_units_are_what_systemd_understands(build_dir, tmp_path):
     text = (ROOT / "dist/tided.service.in").read_text().replace("@BINDIR@", str(build_dir))
     write(tmp_path / "tided.service", text)
+    text = (ROOT / "dist/tide-gate.service.in").read_text().replace("@BINDIR@", str(build_dir))
+    write(tmp_path / "tide-gate.service", text)
     shutil.copy(ROOT / "dist/tided.socket", tmp_path)
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / "tided.service",
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", tmp_path / "tided.service", tmp_path / "tide-gate.service",
                            tmp_path / "tided.socket"], capture_output=True, text=True, timeout=60)
-    ours = [line for line in done.stderr.splitlines() if "tided" in line]
+    ours = [line for line in done.stderr.splitlines() if "tide" in line]
     assert done.returncode == 0 and not ours, done.stderr
 
 
@@ -275,6 +277,7 @@ def test_the_administrators_group_is_made(tmp_path):
     subprocess.run(["systemd-sysusers", f"--root={tmp_path}", *(ROOT / "dist").glob("*.sysusers")],
                    check=True, timeout=30)
     assert "tide-admin:" in (tmp_path / "etc/group").read_text()
+    assert "tide-gate:" in (tmp_path / "etc/passwd").read_text()
 
 
 @root_only

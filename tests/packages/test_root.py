@@ -106,9 +106,9 @@ def test_units_and_accounts_are_as_users_of_debian_expect(root, packages):
         return any((root.path / f"etc/systemd/system/{target}.wants/{unit}").is_symlink()
                    for target in ("multi-user.target", "sockets.target"))
     assert enabled("tided.service") and enabled("tided.socket")
-    assert not any(enabled(f"{unit}.service") for unit in ("tide-power", "tide-hub", "tide-hub-broker"))
+    assert not any(enabled(f"{unit}.service") for unit in ("tide-gate", "tide-power", "tide-hub", "tide-hub-broker"))
     accounts = (root.path / "etc/passwd").read_text() + (root.path / "etc/group").read_text()
-    for name in ("tide-admin", "tide-power", "tide-hub"):
+    for name in ("tide-admin", "tide-gate", "tide-power", "tide-hub"):
         assert f"\n{name}:" in accounts
     said = root("python3", "-c", "import threadtide, threadtide.controller; print(threadtide.available())")
     assert said == "False\n"  # no agent in this process; the library was found
