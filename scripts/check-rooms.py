@@ -31,7 +31,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CIRCLE_MAX = 3
 ROOM_GOOD, ROOM_MAX = 15, 18
-UPWARDS_MAX = 139  # as many as there are: a commit that leaves fewer lowers it
+UPWARDS_MAX = 138  # as many as there are: a commit that leaves fewer lowers it
 
 PRIVATE_NAME = re.compile(r"_(state|private|internal|dialect)\.h$")
 PRIVATE_TEXT = re.compile(r"\bprivate to this room\b", re.I)

@@ -536,9 +536,9 @@ static int take_key(void *arg, const char *key, const char *value, struct error 
 
 int config_parse(struct config *c, const char *name, const char *text, struct error *err)
 {
-    const struct inifile file = {SECTION, "tided's", take_key, c};
+    const struct inifile file = {SECTION, "tided's", name};
 
-    return inifile_parse(&file, name, text, err);
+    return inifile_parse(&file, text, take_key, c, err);
 }
 
 /* ---- files ---- */

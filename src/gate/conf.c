@@ -84,9 +84,9 @@ static int take_key(void *arg, const char *name, const char *value, struct error
 
 int gate_conf_parse(struct gate_conf *c, const char *name, const char *text, struct error *err)
 {
-    const struct inifile file = {CONF_SECTION, "the gateway's", take_key, c};
+    const struct inifile file = {CONF_SECTION, "the gateway's", name};
 
-    return inifile_parse(&file, name, text, err);
+    return inifile_parse(&file, text, take_key, c, err);
 }
 
 static int resolve(struct gate_conf *c, struct error *err)

@@ -215,23 +215,21 @@ static void tell_audit(struct call *c, const char *outcome)
     c->audit = NULL;
 }
 
-static void on_answered(void *arg, unsigned status, bool closes)
+static void on_told(void *arg, const struct forward_event *event)
 {
     struct call *c = arg;
     char text[16];
 
+    if (event->what == FORWARD_STREAMS)
+        return;
     c->fd = close_fd(c->fd);
-    snprintf(text, sizeof(text), "%u", status);
-    tell_audit(c, text);
-}
-
-static void on_broken(void *arg, int code, const char *message)
-{
-    struct call *c = arg;
-
-    c->fd = close_fd(c->fd);
+    if (event->what == FORWARD_OVER) {
+        snprintf(text, sizeof(text), "%u", event->status);
+        tell_audit(c, text);
+        return;
+    }
     tell_audit(c, "no answer: it may or may not be done");
-    forward_fail(c->forward, code == -ETIMEDOUT ? 504 : 502, message, "");
+    forward_fail(c->forward, event->code == -ETIMEDOUT ? 504 : 502, event->message, "");
 }
 
 /* "user ana (token 12ab) from 192.0.2.7: PATCH /v1/jobs/cnn {…}" */
@@ -286,11 +284,8 @@ static void pass(struct gate *g, struct httpd_request *r, const struct login *lo
                                               .request = r,
                                               .path = r->path,
                                               .headers = header,
-                                              .timeout_ms = GATE_TIMEOUT_MS,
-                                              .over = on_answered,
-                                              .broken = on_broken,
-                                              .arg = c},
-                    &c->forward);
+                                              .timeout_ms = GATE_TIMEOUT_MS},
+                    on_told, c, &c->forward);
     if (e < 0) {
         tell_audit(c, "refused");
         refuse(r, 400, "the path or an argument is too long, or not text", "");

@@ -9,6 +9,8 @@
 
 struct reader {
     const struct inifile *file;
+    inifile_set *set;
+    void *arg;
     const char *at;  /* text that is still to be read */
     int line, wrong; /* the line read last, and the first with a mistake */
     struct error why;
@@ -50,7 +52,7 @@ static int take_key(void *arg, const char *section, const char *key, const char 
     else if (strcmp(section, f->section) != 0)
         error_set(&r->why, -EINVAL, "there is no section [%.40s]: %s is [%s]", section, f->whose,
                   f->section);
-    else if (f->set(f->arg, key, value, &why) < 0)
+    else if (r->set(r->arg, key, value, &why) < 0)
         error_set(&r->why, -EINVAL, "%.40s: %.*s", key, ERROR_TEXT_MAX - 48, why.text);
     else
         return 1;
@@ -58,18 +60,19 @@ static int take_key(void *arg, const char *section, const char *key, const char 
     return 0;
 }
 
-int inifile_parse(const struct inifile *f, const char *name, const char *text, struct error *err)
+int inifile_parse(const struct inifile *f, const char *text, inifile_set *set, void *arg,
+                  struct error *err)
 {
-    struct reader r = {.file = f, .at = text};
+    struct reader r = {.file = f, .set = set, .arg = arg, .at = text};
     int line = ini_parse_stream(next_line, &r, take_key, &r);
 
     if (line < 0)
-        return error_set(err, -ENOMEM, "%.120s: out of memory", name);
+        return error_set(err, -ENOMEM, "%.120s: out of memory", f->name);
     if (line > 0 && (!r.wrong || line < r.wrong))
-        return error_set(err, -EINVAL, "%.120s:%d: neither [%s] nor KEY=VALUE nor # comment", name,
-                         line, f->section);
+        return error_set(err, -EINVAL, "%.120s:%d: neither [%s] nor KEY=VALUE nor # comment",
+                         f->name, line, f->section);
     if (r.wrong)
-        return error_set(err, -EINVAL, "%.120s:%d: %.*s", name, r.wrong, ERROR_TEXT_MAX - 136,
+        return error_set(err, -EINVAL, "%.120s:%d: %.*s", f->name, r.wrong, ERROR_TEXT_MAX - 136,
                          r.why.text);
     return 0;
 }

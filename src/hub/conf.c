@@ -214,9 +214,9 @@ static int take_key(void *arg, const char *key, const char *value, struct error 
 
 int conf_parse(struct conf *c, const char *name, const char *text, struct error *err)
 {
-    const struct inifile file = {CONF_SECTION, "the hub's", take_key, c};
+    const struct inifile file = {CONF_SECTION, "the hub's", name};
 
-    return inifile_parse(&file, name, text, err);
+    return inifile_parse(&file, text, take_key, c, err);
 }
 
 int conf_read(struct conf *c, const char *path, struct error *err)

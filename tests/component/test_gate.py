@@ -3,17 +3,15 @@
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
 from daemon import eventually
 from gateway import ANA, EVE, GATE, GUARD_S, STRANGER, Authority, gate, needs_gate, raw, tided  # noqa: F401
-from test_tided_users import call
+from test_dashboard import Dashboard
 
 pytestmark = needs_gate
 MACHINE = "/v1/machine"
@@ -348,3 +346,34 @@ def test_the_program_says_what_is_wrong_with_its_configuration(gate):  # noqa: F
     assert (done.returncode, done.stderr) == (0, "") and "1 users" in done.stdout
     assert gate.command("token", EVE[0]).returncode == 2 and not (gate.folder / "tokens").exists()
     assert gate.command("token", ANA[0], "--for", "soon").returncode == 2
+
+
+def test_requests_that_are_over_count_no_more(gate, tided):  # noqa: F811
+    """tided counts each as a connection of the user whom the gateway named: 64 at the same time."""
+    token = gate.token(ANA[0])
+    gate.start()
+    connection = gate.connection()
+    assert {gate.ask("GET", MACHINE, token=token, connection=connection)[0] for _ in range(80)} == {200}
+
+
+def test_the_page_shows_a_machine_behind_a_gateway(gate, tided, cnn, place, build_dir):  # noqa: F811
+    token = gate.token(ANA[0])
+    gate.start()
+    config = gate.folder / "config/tide"
+    config.mkdir(parents=True)
+    (config / "fleet").write_text(f"lab1 {gate.address()}\n")
+    (config / "gateways").touch(mode=0o600)
+    (config / "gateways").write_text(f"127.0.0.1:{gate.port} token={token} ca={gate.authority.cert}\n")
+    page = Dashboard(build_dir / "tide-dashboard", place.daemon("--cpus", "0-1").start().dir,
+                     env={**os.environ, "XDG_CONFIG_HOME": str(gate.folder / "config")})
+    try:
+        page.enter()
+        [machine] = json.loads(page.ask("GET", "/v1/fleet", None)[2])
+        assert machine["reached"] and [j["id"] for j in machine["jobs"]] == [cnn.id]
+        status, _, text = page.ask("PATCH", f"/v1/at/lab1/jobs/{cnn.id}", {"threads": 2})
+        assert status == 200, text
+        cnn.target(2)
+        status, _, text = page.ask("PUT", "/v1/at/lab1/policy", {"policy": "weighted"})
+        assert status == 403 and "gateway" in text
+    finally:
+        page.end()

@@ -80,16 +80,9 @@ static void hang_up(struct call *c)
     c->fd = -1;
 }
 
-static void on_stream(void *arg)
-{
-    stop_waiting(arg);
-}
-
 /* The answer has ended: the connection to another machine may serve the next request. */
-static void on_answered(void *arg, unsigned status, bool closes)
+static void end_answer(struct call *c, bool closes)
 {
-    struct call *c = arg;
-
     if (!c->far || closes) {
         hang_up(c);
         return;
@@ -119,9 +112,8 @@ static unsigned timeout_ms(const struct call *c)
  * The exchange failed with @code. A kept connection may have ended just now: a new one is tried;
  * but waiting as long again would help nobody.
  */
-static void on_broken(void *arg, int code, const char *message)
+static void try_again(struct call *c, int code, const char *message)
 {
-    struct call *c = arg;
     struct error err = {0};
 
     if (c->kept && code != -ETIMEDOUT && !forward_answered(c->forward) &&
@@ -139,6 +131,21 @@ static void on_broken(void *arg, int code, const char *message)
         message = err.text;
     }
     fail(c, code == -ENOENT ? -EIO : code, message);
+}
+
+static void on_told(void *arg, const struct forward_event *event)
+{
+    switch (event->what) {
+    case FORWARD_STREAMS:
+        stop_waiting(arg);
+        break;
+    case FORWARD_OVER:
+        end_answer(arg, event->closes);
+        break;
+    case FORWARD_BROKEN:
+        try_again(arg, event->code, event->message);
+        break;
+    }
 }
 
 /* ---- the request ---- */
@@ -241,12 +248,8 @@ static int write_down(struct call *c, const char *path, struct error *err)
                                                  .path = path,
                                                  .headers = headers,
                                                  .keeps = c->far && !c->events,
-                                                 .timeout_ms = timeout_ms(c),
-                                                 .streams = on_stream,
-                                                 .over = on_answered,
-                                                 .broken = on_broken,
-                                                 .arg = c},
-                       &c->forward);
+                                                 .timeout_ms = timeout_ms(c)},
+                       on_told, c, &c->forward);
 }
 
 void proxy_pass(const struct proxy *p, struct httpd_request *r)

@@ -16,6 +16,8 @@
 
 struct forward {
     struct forward_options o; /* without path and headers */
+    forward_told *told;
+    void *arg;
     sd_event_source *io, *timer;
     int fd;    /* the owner's */
     char *out; /* the request, of which @sent bytes are on their way */
@@ -38,7 +40,8 @@ static void let_go(struct forward *f)
 static void broken(struct forward *f, int code, const char *message)
 {
     let_go(f);
-    f->o.broken(f->o.arg, code, message);
+    f->told(f->arg,
+            &(struct forward_event){.what = FORWARD_BROKEN, .code = code, .message = message});
 }
 
 void forward_fail(struct forward *f, unsigned status, const char *message, const char *hint)
@@ -83,8 +86,7 @@ static bool becomes_stream(struct forward *f)
     f->in_len -= head;
     f->stream = true;
     f->timer = sd_event_source_disable_unref(f->timer);
-    if (f->o.streams)
-        f->o.streams(f->o.arg);
+    f->told(f->arg, &(struct forward_event){.what = FORWARD_STREAMS});
     httpd_stream(f->o.request, "text/event-stream", on_room, f);
     return true;
 }
@@ -94,7 +96,7 @@ static void take_stream(struct forward *f, bool eof)
     f->ended = eof;
     if (eof) {
         let_go(f);
-        f->o.over(f->o.arg, 0, true);
+        f->told(f->arg, &(struct forward_event){.what = FORWARD_OVER, .closes = true});
     } else if (f->in_len >= FORWARD_STREAM_MAX) {
         sd_event_source_set_io_events(f->io, 0); /* until the client has read some */
     }
@@ -121,7 +123,9 @@ static void take_answer(struct forward *f, bool eof)
         return;
     }
     let_go(f);
-    f->o.over(f->o.arg, (unsigned)answer.status, answer.closes || eof);
+    f->told(f->arg, &(struct forward_event){.what = FORWARD_OVER,
+                                            .status = (unsigned)answer.status,
+                                            .closes = answer.closes || eof});
     if (answer.status == 429)
         f->o.request->retry_s = 1;
     httpd_answer(f->o.request, (unsigned)answer.status,
@@ -291,7 +295,8 @@ static int make_request(struct forward *f, const char *path, const char *headers
     return 0;
 }
 
-int forward_new(const struct forward_options *options, struct forward **ret)
+int forward_new(const struct forward_options *options, forward_told *told, void *arg,
+                struct forward **ret)
 {
     struct forward *f = calloc(1, sizeof(*f));
     int r;
@@ -299,6 +304,8 @@ int forward_new(const struct forward_options *options, struct forward **ret)
     if (!f)
         return -ENOMEM;
     *f = (struct forward){.o = *options,
+                          .told = told,
+                          .arg = arg,
                           .fd = -1,
                           .events = strcmp(options->path, "/v1/events") == 0,
                           .metrics = strcmp(options->path, "/metrics") == 0};

@@ -28,27 +28,35 @@ struct forward_options {
     const char *headers; /* further lines of the head, each with its end, or "" */
     bool keeps;          /* the connection may serve a further request: HTTP/1.1 */
     unsigned timeout_ms; /* for the answer, or the beginning of a stream */
-    /* A stream of events has begun: it waits for nothing any more. */
-    void (*streams)(void *arg);
-    /*
-     * The answer, or a stream of it, has ended. The connection is the owner's again; @closes: it
-     * serves no further request. @status is that of the answer, and 0 behind a stream.
-     */
-    void (*over)(void *arg, unsigned status, bool closes);
-    /*
-     * The exchange failed with @code (-errno); @message is for a person. The connection is the
-     * owner's again, who calls forward_fail() or, while there is no byte of an answer,
-     * forward_begin() with another one.
-     */
-    void (*broken)(void *arg, int code, const char *message);
-    void *arg;
+};
+
+enum forward_what {
+    FORWARD_STREAMS, /* a stream of events has begun: it waits for nothing any more */
+    FORWARD_OVER,    /* the answer, or a stream of it, has ended */
+    FORWARD_BROKEN,  /* the exchange failed */
 };
 
 /*
- * Writes the request down; to be called while its handler runs. Returns 0, -ENAMETOOLONG or -EINVAL
+ * With the last two the connection is the owner's again. After FORWARD_BROKEN the owner calls
+ * forward_fail() or, while there is no byte of an answer, forward_begin() with another one.
+ */
+struct forward_event {
+    enum forward_what what;
+    unsigned status;     /* FORWARD_OVER: of the answer; 0: it was a stream */
+    bool closes;         /* FORWARD_OVER: the connection serves no further request */
+    int code;            /* FORWARD_BROKEN: -errno … */
+    const char *message; /* … and its text for a person */
+};
+
+typedef void forward_told(void *arg, const struct forward_event *event);
+
+/*
+ * Writes the request down, to be called while its handler runs; @told with @arg hears what becomes
+ * of it. Returns 0, -ENAMETOOLONG or -EINVAL
  * (path, argument or header), or -ENOMEM.
  */
-int forward_new(const struct forward_options *options, struct forward **ret);
+int forward_new(const struct forward_options *options, forward_told *told, void *arg,
+                struct forward **ret);
 
 /* After the end of the client's request. The connection stays the owner's. Takes NULL. */
 struct forward *forward_free(struct forward *f);
