@@ -11,7 +11,7 @@ glibc they need at least (auditwheel finds out), about this machine's; the agent
 this machine that the programs need are in it, with the licences that their Debian packages name. libcurl is not:
 it is loaded if tided watches a container engine, which a user's own does not.
 
---old: for glibc 2.28 (RHEL 8, Debian 10): all but the agent is compiled by zig's compiler with the static libraries of
+--old: for glibc 2.28 (RHEL 8, Ubuntu 20.04): all but the agent is compiled by zig's compiler with the static libraries of
 scripts/wheel-libraries.sh.
 """
 import argparse

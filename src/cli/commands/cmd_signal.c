@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `tide signal`: the resize signal without the daemon's help. The signal kills a process that has
- * no handler for it, so tide looks for the handler first. A pidfd, taken before the look, keeps the
- * signal from another process that was meanwhile given the same pid.
+ * no handler for it, so tide looks for the handler first. A descriptor, taken before the look,
+ * keeps the signal from another process that was meanwhile given the same pid.
  */
 #include "cli/api.h"
 
@@ -12,7 +12,6 @@
 
 #include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
 
 #define SIGNAL_OFFSET_STD 7 /* SIGRTMIN+7 */
 
@@ -31,20 +30,6 @@ static int signal_of(int root, pid_t pid)
     return SIGRTMIN + (int)offset;
 }
 
-static int queue(int pidfd, pid_t pid, int number, long threads)
-{
-    siginfo_t info = {0};
-
-    if (pidfd < 0) /* before Linux 5.3 */
-        return sigqueue(pid, number, (union sigval){.sival_int = (int)threads});
-    info.si_signo = number;
-    info.si_code = SI_QUEUE;
-    info.si_pid = getpid();
-    info.si_uid = getuid();
-    info.si_value.sival_int = (int)threads;
-    return (int)syscall(SYS_pidfd_send_signal, pidfd, number, &info, 0);
-}
-
 static enum sent send_one(int root, pid_t pid, long threads)
 {
     _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
@@ -52,7 +37,7 @@ static enum sent send_one(int root, pid_t pid, long threads)
     int number;
     int r;
 
-    if (pidfd < 0 && pidfd != -ENOSYS)
+    if (pidfd < 0)
         return SENT_GONE;
     r = proc_read_status(root, pid, &status);
     if (r < 0)
@@ -60,8 +45,9 @@ static enum sent send_one(int root, pid_t pid, long threads)
     number = signal_of(root, pid);
     if (!number || !proc_has_handler(&status, number))
         return SENT_NO_HANDLER;
-    if (queue(pidfd, pid, number, threads) < 0)
-        return errno == ESRCH ? SENT_GONE : SENT_DENIED;
+    r = proc_pidfd_queue(pidfd, number, (int)threads);
+    if (r < 0)
+        return r == -ESRCH ? SENT_GONE : SENT_DENIED;
     return SENT;
 }
 

@@ -322,12 +322,16 @@ static void check_kernel(struct checks *checks, int root)
     _cleanup_fd_ int pidfd = proc_pidfd_open(getpid());
     _cleanup_fd_ int schedstat = file_open(root, "proc/self/schedstat", O_RDONLY);
 
-    if (pidfd >= 0 && schedstat >= 0)
+    bool wakes = pidfd >= 0 && proc_pidfd_wakes(pidfd);
+
+    if (wakes && schedstat >= 0)
         add(checks, "kernel", CHECK_OK, "", "has pidfd and the waiting times of threads");
     else
         add(checks, "kernel", CHECK_NOTE, "", "%s%s%s",
-            pidfd < 0 ? "no pidfd (before Linux 5.3): the daemon notices ends of jobs later" : "",
-            pidfd < 0 && schedstat < 0 ? "; " : "",
+            wakes ? ""
+                  : "no pidfd (before Linux 5.3, or a container's filter refuses it): the daemon "
+                    "looks for ends of jobs four times a second, and may miss how they ended",
+            !wakes && schedstat < 0 ? "; " : "",
             schedstat < 0 ? "no schedstat: tide estimates how long threads wait" : "");
 }
 

@@ -12,10 +12,12 @@
 #include <time.h>
 
 #define PROCESSES_MAX 256 /* per job, as in the daemon */
+#define LOOK_MS       100 /* between two looks at processes that wake nobody */
 
 struct process {
     pid_t pid;
-    int fd; /* pidfd; -1: the process has ended */
+    int fd;     /* see proc_pidfd_open(); -1: the process has ended */
+    bool wakes; /* fd does; else it is looked at */
     bool known;
     struct proc_threads threads; /* threads at the last look */
 };
@@ -126,6 +128,7 @@ static struct process *process_of(struct watched *w, pid_t pid)
         w->room += 8;
     }
     w->process[w->n] = (struct process){.pid = pid, .fd = proc_pidfd_open(pid)};
+    w->process[w->n].wakes = proc_pidfd_wakes(w->process[w->n].fd);
     return &w->process[w->n++];
 }
 
@@ -342,6 +345,28 @@ static size_t count_processes(const struct recorder *r)
     return n;
 }
 
+/* Fills in @fds, one for each process. Returns the number of processes that have to be looked at.
+ */
+static size_t await_processes(const struct recorder *r, struct pollfd *fds, size_t *ret_n)
+{
+    size_t looks = 0;
+
+    *ret_n = 0;
+    for (struct watched *w = r->watched; w; w = w->next)
+        for (size_t i = 0; i < w->n; i++) {
+            const struct process *p = &w->process[i];
+
+            looks += p->fd >= 0 && !p->wakes;
+            fds[(*ret_n)++] = (struct pollfd){.fd = p->wakes ? p->fd : -1, .events = POLLIN};
+        }
+    return looks;
+}
+
+static bool has_ended(const struct process *p, const struct pollfd *woken)
+{
+    return p->wakes ? woken->revents != 0 : p->fd >= 0 && proc_pidfd_ended(p->fd);
+}
+
 void recorder_sleep(struct recorder *r, uint64_t until_ns)
 {
     size_t room = count_processes(r);
@@ -349,18 +374,16 @@ void recorder_sleep(struct recorder *r, uint64_t until_ns)
     uint64_t now_ns = clock_now_ns();
 
     while (now_ns < until_ns) {
-        size_t n = 0;
+        size_t n = 0, looks = fds ? await_processes(r, fds, &n) : 0;
+        int left_ms = (int)((until_ns - now_ns) / NS_PER_MS) + 1;
 
-        for (struct watched *w = r->watched; fds && w; w = w->next)
-            for (size_t i = 0; i < w->n; i++)
-                fds[n++] = (struct pollfd){.fd = w->process[i].fd, .events = POLLIN};
-        if (poll(fds, fds ? n : 0, (int)((until_ns - now_ns) / NS_PER_MS) + 1) < 0)
+        if (poll(fds, n, looks && left_ms > LOOK_MS ? LOOK_MS : left_ms) < 0)
             return;
         now_ns = clock_now_ns();
         n = 0;
         for (struct watched *w = r->watched; fds && w; w = w->next)
             for (size_t i = 0; i < w->n; i++)
-                if (fds[n++].revents) {
+                if (has_ended(&w->process[i], &fds[n++])) {
                     w->process[i].fd = close_fd(w->process[i].fd);
                     w->exit_ns = now_ns;
                 }

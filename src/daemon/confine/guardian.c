@@ -7,6 +7,7 @@
 #include "base/older.h"
 #include "daemon/confine/journal.h"
 #include "daemon/daemon.h"
+#include "host/proc/exit_watch.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 
@@ -321,8 +322,7 @@ static int start(struct guardian *g, int lock_fd)
     if (g->pid < 0)
         return -errno;
     g->pidfd = proc_pidfd_open(g->pid);
-    r = g->pidfd < 0 ? g->pidfd
-                     : sd_event_add_io(g->event, &g->exit_source, g->pidfd, EPOLLIN, on_child, g);
+    r = g->pidfd < 0 ? g->pidfd : exit_watch_add(g->event, &g->exit_source, g->pidfd, on_child, g);
     if (r < 0) /* running on: without its pipe it would begin to restore */
         daemon_log("cannot watch the guardian process: %s; if it dies, nothing replaces it",
                    strerror(-r));
@@ -367,6 +367,8 @@ static int on_child(sd_event_source *s, int fd, uint32_t events, void *arg)
 {
     struct guardian *g = arg;
 
+    if (!exit_watch_ended(fd, g->pidfd))
+        return 0;
     waitpid(g->pid, NULL, WNOHANG);
     start_again(g, "the guardian was killed; ");
     return 0;
@@ -461,11 +463,10 @@ static void await_restored(int pidfd)
 {
     const char *text = getenv("TIDE_RESTORE_WAIT");
     unsigned long seconds = text ? strtoul(text, NULL, 10) : 0;
-    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
 
     if (pidfd >= 0 && seconds > 0)
-        poll(&ended, 1,
-             (int)(1000 * (seconds < RESTORE_WAIT_MAX_S ? seconds : RESTORE_WAIT_MAX_S)));
+        proc_pidfd_wait(
+            pidfd, (int)(1000 * (seconds < RESTORE_WAIT_MAX_S ? seconds : RESTORE_WAIT_MAX_S)));
 }
 
 struct guardian *guardian_free(struct guardian *g)

@@ -9,6 +9,7 @@
 #include "daemon/job/confine.h"
 #include "daemon/job/limits.h"
 #include "daemon/job/owner.h"
+#include "host/proc/exit_watch.h"
 #include "host/proc/proc.h"
 
 #include <ctype.h>
@@ -341,6 +342,8 @@ static int on_exit_of_process(sd_event_source *s, int fd, uint32_t events, void 
     struct job *j = p->job;
     struct daemon *d = j->daemon;
 
+    if (!exit_watch_ended(fd, p->pidfd))
+        return 0;
     if (p->leads && proc_exit_status(d->root, p->pidfd, p->pid, p->start, &j->observed.exit) == 0)
         j->observed.exited = true;
     process_free(p);
@@ -414,7 +417,7 @@ int process_add(struct job *j, pid_t pid, uint64_t start, struct process **ret)
     if (r >= 0)
         r = owner_check(j, p->pidfd, pid);
     if (r >= 0)
-        r = sd_event_add_io(d->event, &p->exit_source, p->pidfd, EPOLLIN, on_exit_of_process, p);
+        r = exit_watch_add(d->event, &p->exit_source, p->pidfd, on_exit_of_process, p);
     if (r < 0) {
         close_fd(p->pidfd);
         free(p);

@@ -267,7 +267,6 @@ static int wait_until_up(int dir_fd, const char *socket_path, pid_t pid, uint64_
                          struct error *err)
 {
     _cleanup_fd_ int pidfd = proc_pidfd_open(pid);
-    struct pollfd ended = {.fd = pidfd < 0 ? -1 : pidfd, .events = POLLIN};
     bool dead = pidfd == -ESRCH;
 
     for (;;) {
@@ -295,7 +294,7 @@ static int wait_until_up(int dir_fd, const char *socket_path, pid_t pid, uint64_
                                         "the daemon was started but does not answer on %s",
                                         socket_path),
                               "daemon-silent");
-        dead = poll(&ended, 1, POLL_MS) > 0 || (pidfd < 0 && kill(pid, 0) < 0);
+        dead = proc_pidfd_wait(pidfd, POLL_MS) || (pidfd < 0 && kill(pid, 0) < 0);
     }
 }
 

@@ -542,18 +542,6 @@ int proc_read_environ(int root, pid_t pid, const char *name, char **ret)
     return -ENODATA;
 }
 
-int proc_pidfd_open(pid_t pid)
-{
-    long fd = syscall(SYS_pidfd_open, pid, 0); /* the kernel makes it CLOEXEC */
-
-    return fd < 0 ? -errno : (int)fd;
-}
-
-int proc_pidfd_signal(int pidfd, int signal)
-{
-    return syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0) < 0 ? -errno : 0;
-}
-
 /* True if the comma-separated @list of @len bytes names @item. */
 static bool list_names(const char *list, size_t len, const char *item)
 {

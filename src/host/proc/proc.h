@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads processes from /proc; reads and sets thread affinity; opens pidfds.
+ * Reads processes from /proc; reads and sets thread affinity; holds on to processes.
  *
  * @root is a directory descriptor of "/" or of a recorded tree (see host/proc/file.h). Every
  * proc_read_* returns 0 or -errno, with -ESRCH when the process is gone (the kernel's ENOENT and
@@ -156,11 +156,34 @@ int proc_read_cmdline(int root, pid_t pid, char **ret, size_t *ret_len);
 /* One variable of the environment at its start; the caller frees. -ENODATA: unset. */
 int proc_read_environ(int root, pid_t pid, const char *name, char **ret);
 
-/* Returns a descriptor that becomes readable when @pid ends (CLOEXEC). -ENOSYS before Linux 5.3. */
+/* ---- descriptors of processes: proc_pidfd.c ---- */
+
+/*
+ * Returns a descriptor (CLOEXEC) that refers to process @pid, however often its pid is recycled
+ * after its end: a pidfd. Before Linux 5.3, and where a container's filter refuses the call, it is
+ * the process' directory in /proc, which the kernel never gives to another process either.
+ * A pidfd becomes readable when the process ends; such a directory is looked at instead, by
+ * proc_pidfd_wait() or exit_watch.h. Returns -errno, -ESRCH: there is no such process.
+ */
 int proc_pidfd_open(pid_t pid);
 
-/* Sends @signal to the process of @pidfd. 0, -ESRCH (it has ended), -EPERM. */
+/* True: @pidfd is a pidfd, whose readers are woken; false: a directory. */
+bool proc_pidfd_wakes(int pidfd);
+
+/* True if the process of @pidfd has ended, whether or not its parent has waited for it. */
+bool proc_pidfd_ended(int pidfd);
+
+/* Waits until it has ended or @ms are over; returns the former. -1 as @pidfd waits for nothing. */
+bool proc_pidfd_wait(int pidfd, int ms);
+
+/*
+ * Sends @signal to the process of @pidfd. 0, -ESRCH (it has ended, and its parent has waited for
+ * it), -EPERM. Before Linux 5.1 this is kill(2) right after a look at the directory.
+ */
 int proc_pidfd_signal(int pidfd, int signal);
+
+/* The same with a value, as sigqueue(3). */
+int proc_pidfd_queue(int pidfd, int signal, int value);
 
 /* ---- the machine ---- */
 

@@ -4,19 +4,11 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
-
-static bool has_ended(int pidfd)
-{
-    struct pollfd end = {.fd = pidfd, .events = POLLIN};
-
-    return poll(&end, 1, 0) != 0;
-}
 
 int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid)
 {
@@ -26,7 +18,7 @@ int proc_check_owner(int root, int pidfd, pid_t pid, uid_t uid)
     if (r < 0)
         return r;
     /* The process is alive after the look: no other process had the pid until then. */
-    if (has_ended(pidfd))
+    if (proc_pidfd_ended(pidfd))
         return -ESRCH;
     return proc_all_of(&status, uid) ? 0 : -EPERM;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "host/proc/exit_watch.h"
 #include "host/proc/proc.h"
 
 struct run {
@@ -59,7 +60,7 @@ static int on_exit_(sd_event_source *source, int fd, uint32_t revents, void *arg
 {
     struct run *r = arg;
     int status = 0;
-    pid_t ended = waitpid(r->pid, &status, WNOHANG);
+    pid_t ended = !exit_watch_ended(fd, r->pidfd) ? 0 : waitpid(r->pid, &status, WNOHANG);
 
     if (ended == 0)
         return 0;
@@ -149,7 +150,7 @@ int run_start(sd_event *event, char *const argv[], unsigned timeout_ms, run_done
     if (e == 0)
         e = sd_event_add_io(event, &r->output, r->fd, EPOLLIN, on_output, r);
     if (e >= 0)
-        e = sd_event_add_io(event, &r->exit, r->pidfd, EPOLLIN, on_exit_, r);
+        e = exit_watch_add(event, &r->exit, r->pidfd, on_exit_, r);
     if (e >= 0)
         e = sd_event_add_time_relative(event, &r->limit, CLOCK_MONOTONIC,
                                        (uint64_t)timeout_ms * 1000, 10000, on_limit, r);
