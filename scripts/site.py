@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Builds the documents as a site that works from its files, too: lays the pages out as in the repository, with the files
 that they link to and the manual pages, and has mkdocs make a site of them (mkdocs.yml).
@@ -12,6 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+import yaml  # mkdocs needs it, too
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -72,6 +74,20 @@ def lay_out_manual(pages, build):
     (pages / "man/README.md").write_text("\n".join(rows) + "\n")
 
 
+def lay_out_openapi(pages):
+    """A page of all paths; the files that it is made from lie beside it."""
+    rows = ["# OpenAPI", ""]
+    for name in ("openapi.yaml", "openapi-hub.yaml"):
+        described = yaml.safe_load((ROOT / "docs" / name).read_text())
+        rows += [f"## {described['info']['title']}", "", f"[{name}]({name}): {described['info']['description']}", "",
+                 "| | path | |", "|---|---|---|"]
+        for path, methods in described["paths"].items():
+            rows += [f"| {method.upper()} | `{path}` | {what['summary']} |" for method, what in methods.items() if "summary" in what]
+        rows.append("")
+        shutil.copyfile(ROOT / "docs" / name, pages / "docs" / name)
+    (pages / "docs/reference-openapi.md").write_text("\n".join(rows) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="the build tree")
@@ -86,6 +102,7 @@ def main():
     shutil.rmtree(work, ignore_errors=True)
     lay_out_manual(work / "docs", build)
     lay_out_documents(work / "docs")
+    lay_out_openapi(work / "docs")
     (work / "theme").mkdir()
     shutil.copyfile(ROOT / "scripts/site-theme.html", work / "theme/main.html")
     shutil.copyfile(ROOT / "mkdocs.yml", work / "mkdocs.yml")

@@ -68,8 +68,16 @@ def test_site_holds_all_that_its_pages_link_to(site):
                 broken.append(f"{file.relative_to(site)}: {link}")
     assert not broken
     manual = {source.stem for source in (ROOT / "man").glob("*.scd")}
-    assert {f"man/{name}.html" for name in manual} | {"index.html", "docs/index.html", "docs/design/01-gate.html"} <= \
+    assert {f"man/{name}.html" for name in manual} | {"index.html", "docs/index.html", "docs/concepts.html", "docs/design/01-gate.html"} <= \
         {str(file.relative_to(site)) for file in pages}
+
+
+def test_every_path_of_openapi_has_its_row(site):
+    text = (site / "docs/reference-openapi.html").read_text()
+    for name in ("openapi.yaml", "openapi-hub.yaml"):
+        paths = re.findall(r"^  (/v1/\S+):$", (ROOT / "docs" / name).read_text(), re.M)
+        assert len(paths) > 10 and (site / "docs" / name).is_file()
+        assert not [path for path in paths if f"<code>{path}</code>" not in text]
 
 
 def test_page_of_the_manual_has_its_headings_options_and_references(site):
