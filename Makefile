@@ -27,9 +27,18 @@ demo-docker: all
 	@scripts/setup.sh tf221 docker
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/run.py --docker
 
+# CLUSTER=CONTEXT: on a cluster that kubectl reaches by this context of its configuration, current: by its present one, as
+# with KUBECONFIG=FILE on make's command line (not from the environment: nobody means a demo by that). Nothing is built for it.
+THEIR_CLUSTER = $(or $(CLUSTER),$(if $(filter command,$(firstword $(origin KUBECONFIG))),current))
+
 demo-cluster: all
+ifneq ($(THEIR_CLUSTER),)
+	@scripts/setup.sh images
+	@TIDE_BUILD_DIR=$(BUILD) /usr/bin/python3 demo/your_cluster.py --context $(THEIR_CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(IMAGE),--image $(IMAGE))
+else
 	@scripts/setup.sh tf221 kube
 	@TIDE_BUILD_DIR=$(BUILD) $(PYTHON_TF) demo/cluster.py
+endif
 
 # The page's pictures need a browser; without one the demo says so.
 demo-energy: all
@@ -182,6 +191,7 @@ help:
 	@echo 'make demo         TensorFlow, PyTorch, XGBoost and a forest share this machine, without and with Threadtide'
 	@echo 'make demo-docker  three TensorFlow trainings, each in a container of a Docker Engine (as root)'
 	@echo 'make demo-cluster a training on Kubernetes grows and shrinks (control plane and node of its own; as root)'
+	@echo '                  CLUSTER=CONTEXT or KUBECONFIG=FILE: on a cluster that exists (kind, k3s, …), without building Kubernetes'
 	@echo 'make demo-energy  a laboratory with less power from 18:00 on: hub, three areas, three trainings; six minutes'
 	@echo 'make images       container images for Kubernetes in $(BUILD)/images, without a registry'
 	@echo 'make packages     Debian packages of the last commit in $(BUILD)/packages'
@@ -189,7 +199,7 @@ help:
 	@echo 'make wheel        a wheel for pip with tide, tided and the agent, in $(BUILD)/wheel'
 	@echo 'make wheel-old    the same for glibc 2.28 (RHEL 8 and later), in $(BUILD)/wheel-old'
 	@echo 'make site         docs/ and the manual pages as a site in $(BUILD)/site, which works from its files'
-	@echo 'make check        every test, about 40 minutes; installs what it needs'
+	@echo 'make check        the tests that need neither Kubernetes nor a virtual machine, about 40 minutes; installs what it needs'
 	@echo 'make check-cluster  tests with Kubernetes, and in virtual machines: cgroup v2, systemd, 64 cores'
 	@echo 'make check-all    both of these at once, as CI does: shorter than one after the other'
 	@echo 'make check-packages  packages and wheels made twice; installed, upgraded, removed with and without systemd; the chart with Helm (as root)'

@@ -271,9 +271,22 @@ build_tools() {
     return 1
 }
 
-# Writes go's words, a line for each package that it compiles, to the file $1, and tells now and then how many.
+# Writes go's words, a line for each module that it fetches and each package that it compiles, to the file $1, and tells twice a
+# minute how many, and the last one: so that whoever waits sees that it goes on.
 tell_progress() {
-    tee "$1" | awk 'NR % 250 == 0 { print "setup: " NR " packages are compiled"; fflush() }'
+    local pid seconds=0 every=${TIDE_PROGRESS_S:-30}
+    : >"$1"
+    (
+        while sleep "$every" >/dev/null 2>&1; do # what it held would be held until it ends
+            seconds=$((seconds + every))
+            echo "setup: $((seconds / 60)) min $((seconds % 60)) s: $(grep -c '^go: downloading' "$1") modules fetched," \
+                "$(grep -vc '^go: ' "$1") packages compiled; last: $(tail -n 1 "$1" | cut -c 1-70)"
+        done
+    ) 9>&- &
+    pid=$!
+    cat >"$1"
+    kill "$pid"
+    wait "$pid" 2>/dev/null || true
 }
 
 # Beside the others' folder: a Helm of another version does not have Kubernetes built again.

@@ -4,6 +4,7 @@ import argparse
 import itertools
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -181,6 +182,30 @@ def test_without_a_build_the_demo_says_what_to_do(tmp_path):
     answer = subprocess.run([sys.executable, str(DEMO / "run.py")], capture_output=True, text=True,
                             env={**os.environ, "TIDE_BUILD_DIR": str(tmp_path)}, timeout=GUARD_S, check=False)
     assert answer.returncode == 1 and "make demo" in answer.stderr
+
+
+@pytest.mark.parametrize("words, context", [
+    ([], None), (["CLUSTER=kind-kind"], "kind-kind"), (["KUBECONFIG=/k3s.yaml"], "current"), (["CLUSTER=one", "KUBECONFIG=/k3s.yaml"], "one")])
+def test_make_takes_a_cluster_that_exists_where_it_is_named(words, context):
+    """And not by a KUBECONFIG of the environment, which many have: the demo would surprise them."""
+    done = subprocess.run(["make", "-n", "demo-cluster", *words], cwd=DEMO.parent, capture_output=True, text=True, timeout=GUARD_S, check=True,
+                          env={**os.environ, "KUBECONFIG": "/somebodys"})
+    assert (f"demo/your_cluster.py --context {context} " in done.stdout) == bool(context), done.stdout
+    assert ("demo/cluster.py" in done.stdout) == ("setup.sh tf221 kube" in done.stdout) == (not context)
+
+
+def test_building_kubernetes_shows_that_it_goes_on(tmp_path):
+    """Also before the first package is compiled; a build that fails fails, and nothing is held when it has ended."""
+    function = re.search(r"^tell_progress\(\) \{.*?^\}", (DEMO.parent / "scripts/setup.sh").read_text(), re.S | re.M)[0]
+    build = "{ echo 'go: downloading one'; sleep 3; echo k8s.io/api; sleep 3; exit 7; }"
+    script = f"set -euo pipefail\nexec 9>lock\nflock 9\n{function}\n{build} | tell_progress log"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=GUARD_S, check=False,
+                          env={**os.environ, "TIDE_PROGRESS_S": "1"})
+    assert done.returncode == 7 and "k8s.io/api" in (tmp_path / "log").read_text()
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("setup: 0 min 1 s: 1 modules fetched, 0 packages compiled; last: go: downloading one")
+    assert "1 packages compiled; last: k8s.io/api" in lines[-1]
+    assert subprocess.run(["flock", "-n", tmp_path / "lock", "true"], check=False).returncode == 0
 
 
 # ---- demo/cluster.py's picture ----
