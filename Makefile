@@ -94,13 +94,14 @@ check-slurm: all
 	@ninja -C $(BUILD)
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) /usr/bin/python3 -m pytest -q -rs -p no:cacheprovider tests/slurm
 
-# Trainings in queues of Kueue itself; not a part of CI.
+# Trainings in queues of Kueue itself, and the example of a TrainJob by Kubeflow Trainer's definitions; not a part of CI.
 check-kueue:
-	@scripts/setup.sh build check kube kueue tf221
+	@scripts/setup.sh build check kube kueue trainer tf221
 	@[ -f build-check/gcc/build.ninja ] || meson setup build-check/gcc
 	@ninja -C build-check/gcc
 	@TIDE_BUILD_DIR=$(abspath build-check/gcc) TIDE_KUEUE=$$(scripts/setup.sh kueue | sed -n 's/.*TIDE_KUEUE=//p') \
-		$(PYTHON_TF) -m pytest -q -rs -p no:cacheprovider tests/kube/test_kueue.py
+		TIDE_TRAINER=$$(scripts/setup.sh trainer | sed -n 's/.*TIDE_TRAINER=//p') \
+		$(PYTHON_TF) -m pytest -q -rs -p no:cacheprovider tests/kube/test_kueue.py tests/kube/test_crd.py
 
 # Pods of a real kubelet and containerd 2 in a virtual machine share its cores (as root); not a part of CI.
 check-pods:
@@ -179,7 +180,7 @@ soak: all
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) $(PYTHON_TF) -m pytest -q tests/component/test_pytorch.py tests/component/test_openblas.py
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
-	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) TIDE_PYTHON_HOSTS=$(or $(TIDE_PYTHON_HOSTS),$(abspath .venv-hosts/bin/python)) $(PYTHON_TF) -m pytest -q tests/component/test_hosts.py tests/component/test_pytorch_faults.py
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) TIDE_PYTHON_HOSTS=$(or $(TIDE_PYTHON_HOSTS),$(abspath .venv-hosts/bin/python)) $(PYTHON_TF) -m pytest -q tests/component/test_hosts.py tests/component/test_notebook.py tests/component/test_pytorch_faults.py
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) TIDE_LIBIOMP5=$(abspath .venv-runtimes/lib) $(PYTHON_TF) -m pytest -q tests/component/test_suites.py tests/component/test_openmp.py
 	@scripts/run-fuzzers.sh 60 build-check/fuzz
 

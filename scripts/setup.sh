@@ -26,6 +26,7 @@
 #                             ~/.cache/threadtide/kube; takes ten minutes of two cores, once
 #     containerd              containerd 2 of tests/kube/tools, in the same way; three minutes of two cores, once
 #     kueue                   Kueue and its definitions beside them, for test_kueue.py; five minutes of two cores, once
+#     trainer                 the definitions of Kubeflow Trainer, for test_crd.py
 #     tf221 | tf218 | tf215   virtual environment .venv, .venv-tf218, .venv-tf215 with the pinned
 #                             packages of requirements/WORD.txt
 #     runtimes                the same for runtimes whose pools are sized at start, and MKL, .venv-runtimes; 2 GB
@@ -352,6 +353,27 @@ make_kueue() {
     say "TIDE_KUEUE=$(tools_folder kueue)"
 }
 
+# The definitions of Kubeflow Trainer alone: test_crd.py is told of their folder by TIDE_TRAINER.
+trainer_module=github.com/kubeflow/trainer/v2@v2.0.0
+trainer_sum='h1:mnQSR9iPKItxyUR8mq66XsmxqKNVHwr9YYOB7BTU9dU='
+
+make_trainer() {
+    local cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube dir go found
+    dir=$cache/trainer-${trainer_module#*@}
+    if [ ! -d "$dir" ]; then
+        mkdir -p "$cache"
+        go=$(find_go "$cache/go") || die "trainer needs Go, see above"
+        found=$(cd "$cache" && GOTOOLCHAIN=auto GOFLAGS=-mod=mod "$go" mod download -json "$trainer_module") ||
+            die "trainer: $trainer_module cannot be fetched: $found"
+        grep -qF "\"Sum\": \"$trainer_sum\"" <<<"$found" || die "trainer: $trainer_module is another one than scripts/setup.sh pins"
+        rm -rf "$dir.new"
+        cp -r "$(sed -n 's/^[[:space:]]*"Dir": "\(.*\)",$/\1/p' <<<"$found")/manifests/base/crds" "$dir.new"
+        chmod -R u+w "$dir.new"
+        mv "$dir.new" "$dir"
+    fi
+    say "TIDE_TRAINER=$dir"
+}
+
 # The name of the folder in the cache is made from the modules' sums: tests/kube/control_plane.py, too, knows.
 make_kube() {
     local tools="$root/tests/kube/tools" cache=${XDG_CACHE_HOME:-$HOME/.cache}/threadtide/kube
@@ -428,12 +450,13 @@ make_promtool() {
     mv "$dir.new" "$dir"
 }
 
-[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [kueue] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
+[ $# -gt 0 ] || die "usage: scripts/setup.sh [build] [check] [cluster] [packages] [packages-ci] [rpm] [wheel] [wheel-old] [images] [check-packages] [aarch64] [slurm] [docker] [energy] [ui] [kube] [kueue] [trainer] [containerd] [tf221] [tf218] [tf215] [runtimes] [torch] [hosts]"
 packages=""
 venvs=""
 kube=""
 containerd=""
 kueue=""
+trainer=""
 ui=""
 for word in "$@"; do
     case $word in
@@ -463,6 +486,7 @@ for word in "$@"; do
     kube) packages="$packages $kube_packages" kube=1 ;;
     containerd) containerd=1 ;;
     kueue) kueue=1 ;;
+    trainer) trainer=1 ;;
     ui)
         packages="$packages $ui_packages" ui=1
         command -v node >/dev/null || packages="$packages nodejs"
@@ -496,3 +520,4 @@ if [ -n "$kube" ]; then
     make_helm
 fi
 [ -z "$kueue" ] || make_kueue
+[ -z "$trainer" ] || make_trainer

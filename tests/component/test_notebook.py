@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jupyter kernels as jobs: what `python -m threadtide kernel install` writes is run as Jupyter would, with the real tide
-and tided; in place of ipykernel stands a module that says what it sees. %tide is called as IPython does."""
+and tided; in place of ipykernel stands a module that says what it sees. %tide is called as IPython does. With TIDE_SOAK=1 and a
+Python that has ipykernel (TIDE_PYTHON_HOSTS, scripts/setup.sh hosts) the last test is a real notebook's."""
 import json
 import os
 import pathlib
@@ -12,6 +13,7 @@ import pytest
 from daemon import GUARD_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+HOSTS_PYTHON = os.environ.get("TIDE_PYTHON_HOSTS")
 sys.path.insert(0, str(ROOT / "python"))
 
 import threadtide  # noqa: E402
@@ -140,3 +142,46 @@ def test_the_magic_never_raises(magic, monkeypatch, capsys):
                                          ("ps --all", ["ps", "--all"])])
 def test_words_of_the_magic(line, words):
     assert kernel.order(line, "j1") == words
+
+
+# Threads at work are those that used a tenth of the busiest one's time: the kernel's account, not ours.
+CELLS = ["%load_ext threadtide", """import os, time, threading
+import numpy as np
+def used():
+    found = {}
+    for tid in os.listdir("/proc/self/task"):
+        with open(f"/proc/self/task/{tid}/schedstat") as f:
+            found[tid] = int(f.read().split()[0])
+    return found
+def at_work(seconds=2):
+    a, before, end = np.ones((800, 800)), used(), time.monotonic() + seconds
+    while time.monotonic() < end:
+        a @ a
+    spent = [now - before.get(tid, 0) for tid, now in used().items()]
+    return sum(10 * one > max(spent) for one in spent)
+def settled(wanted):
+    end = time.monotonic() + 60
+    while (found := at_work()) != wanted and time.monotonic() < end:
+        pass
+    return found
+np.ones((800, 800)) @ np.ones((800, 800))""",
+         "%tide set 1", "print(settled(1))", "%tide set 2", "print(settled(2))", "%tide"]
+
+
+@pytest.mark.skipif(not (HOSTS_PYTHON and os.environ.get("TIDE_SOAK")), reason="TIDE_SOAK is not set, or TIDE_PYTHON_HOSTS names no Python")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_in_a_real_notebook_the_magic_sets_how_many_threads_compute(place, tmp_path, build_dir):
+    tided = place.daemon("--cpus", ",".join(map(str, sorted(os.sched_getaffinity(0))[:2]))).start()
+    env = {**conftest.plain_env(), "PYTHONPATH": str(ROOT / "python"), "PATH": f"{build_dir}:/usr/bin:/bin", "TIDE_DIR": str(tided.dir),
+           "OPENBLAS_NUM_THREADS": "2", "HOME": str(tmp_path), "JPY_SESSION_NAME": "/home/x/My notes.ipynb"}
+    done = subprocess.run([HOSTS_PYTHON, "-m", "threadtide", "kernel", "install", "--prefix", tmp_path / "prefix"], env=env,
+                          capture_output=True, text=True, timeout=GUARD_S, check=False)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([HOSTS_PYTHON, pathlib.Path(__file__).parent / "hosts/notebook.py", tmp_path / "prefix", *CELLS], env=env,
+                          capture_output=True, text=True, timeout=5 * GUARD_S, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded, defined, one, at_one, two, at_two, why = json.loads(done.stdout)
+    assert (loaded, defined) == ("", "")
+    assert "→ 1 thread" in one and at_one == "1\n", (one, at_one)
+    assert "→ 2 threads" in two and at_two == "2\n", (two, at_two)
+    assert "My_notes" in why.splitlines()[0] and "2 threads active" in why, why

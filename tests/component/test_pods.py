@@ -178,7 +178,7 @@ def test_attributes_of_a_pod_are_those_of_its_job(make, runtime):
     notes = {"threadtide.io/min": "1", "threadtide.io/weight": "300", "threadtide.io/slo": "p99=50ms", "threadtide.io/priority": "7"}
     pods.run("asks", labels={**ELASTIC, "threadtide.io/max": "1"}, notes=notes)
     job = pods.has("asks", target=1)
-    assert (job["min"], job["max_wanted"] if "max_wanted" in job else 1, job["weight"], job["priority"]) == (1, 1, 300, 7)
+    assert (job["min"], job["limit"], job["weight"], job["priority"], job["slo"]) == (1, 1, 300, 7, "p99=50ms")
     pods.run("wrong", labels={**ELASTIC, "threadtide.io/min": "many"})
     assert "min=many" in pods.has("wrong")["note"]
 

@@ -167,11 +167,11 @@ def test_the_api_server_takes_what_the_controller_writes(crd, etjs, namespace):
 
 @pytest.mark.parametrize("name", ["job.yaml", "queued-training.yaml", "trainjob.yaml"])
 def test_the_api_server_takes_the_examples(crd, namespace, name):
-    """TrainJob's definition is not here: TIDE_TRAINER=FOLDER names those of Kubeflow Trainer, by hand."""
+    """TrainJob's definition is Kubeflow Trainer's: `make check-kueue` fetches it and sets TIDE_TRAINER."""
     trainer = os.environ.get("TIDE_TRAINER")
     if name == "trainjob.yaml":
         if not trainer:
-            pytest.skip("by hand, with TIDE_TRAINER: a folder with the definitions of Kubeflow Trainer")
+            pytest.skip("make check-kueue has Kubeflow Trainer's definitions (TIDE_TRAINER)")
         crd.kubectl("apply", "--server-side", *(w for p in sorted(pathlib.Path(trainer).glob("trainer.*.yaml"))
                                                 for w in ("-f", str(p))))
         crd.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")

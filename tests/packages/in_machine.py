@@ -12,7 +12,8 @@ import pytest
 
 PACKAGES = pathlib.Path("/project/packages")
 EARLIER, LATER = os.environ.get("EARLIER", ""), os.environ.get("LATER", "")
-NAMES = ("threadtide", "libtide1", "threadtide-power", "threadtide-hub", "threadtide-docker", "tide-kube")
+NAMES = ("threadtide", "libtide1", "libtide-dev", "python3-threadtide", "threadtide-power", "threadtide-hub", "threadtide-docker", "threadtide-slurm",
+         "tide-kube")
 GUARD_S = 120
 N = os.cpu_count()
 THREADS = 2  # that the long job is given
@@ -165,7 +166,7 @@ def test_removed_they_leave_jobs_running_with_all_that_is_theirs(long):
 
 
 def test_purged_they_leave_nothing():
-    run("dpkg", "--purge", *(name for name in NAMES if name not in ("libtide1", "tide-kube")))  # these left nothing
+    run("dpkg", "--purge", *(name for name in NAMES if name not in ("libtide1", "libtide-dev", "python3-threadtide", "tide-kube")))  # these left nothing
     for path in ("/etc/tide", "/var/lib/tide", "/var/lib/tide-power", "/var/lib/tide-hub", "/run/tide", "/usr/lib/threadtide",
                  "/dev/shm/tide-claims"):
         assert not os.path.exists(path), path
