@@ -82,7 +82,10 @@ def test_eight_openmp_threads_on_one_core(tide, tmp_path, program):
     assert seen["findings"]["oversubscribed"]["problem"]
     assert seen["findings"]["oversubscribed"]["fix"] == f"env OMP_NUM_THREADS=1 {built}"
     text = tide("doctor", str(process.pid)).stdout
-    assert "threads    8 program\n" in text and "moldable (reads its size at the start)\n" in text
+    assert "threads    8 program\n" in text and "moldable (reads its size at the start), OMP_NUM_THREADS=8\n" in text
+    gomp = seen["runtimes"]["gomp"]
+    assert (gomp["reported"], gomp["max"], gomp["active"], gomp["variable"]) == (False, None, None, "OMP_NUM_THREADS=8")
+    assert "how large the pools are is known only where the agent reports it\n" in text
 
 
 def test_threads_that_spin_in_libgomp(tide, tmp_path, program):
@@ -130,6 +133,9 @@ def test_a_blas_beside_another_library_with_threads_is_what_the_agent_makes_of_i
     assert process.stdout.readline() == b"ready\n"
     seen = examined(tide, process)["runtimes"]["openblas"]
     assert (seen["kind"], seen["why"]) == (kind, why)
+    assert seen["except"] == ("builds with OpenMP" if kind == "malleable" else None)
+    usually = f"openblas: {'usually ' if kind == 'malleable' else ''}{kind} ({why}"
+    assert usually in tide("doctor", str(process.pid)).stdout
 
 
 def test_a_static_go_program_with_its_version(tide, tmp_path, program):

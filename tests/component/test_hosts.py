@@ -7,19 +7,18 @@ and Ray besides (scripts/setup.sh hosts). TIDE_SOAK=1: all of them.
 import contextlib
 import os
 import pathlib
-import random
 import signal
 import subprocess
-import threading
 
 import pytest
 
 from daemon import GUARD_S, eventually
-from program import LONG_S, TORCH_PYTHON, plain, run, tided  # noqa: F401 (fixtures)
+from program import LONG_S, SOAK, TORCH_PYTHON, plain, run, tided  # noqa: F401 (fixtures)
+from restless import Restless
 
 FOLDER = pathlib.Path(__file__).parent / "hosts"
 HOSTS_PYTHON = os.environ.get("TIDE_PYTHON_HOSTS")
-SOAK = bool(os.environ.get("TIDE_SOAK"))
+WORKERS = 2  # of host.py
 # Which, and how many of its workers have an agent that reports: the others' number is the one that they were begun with.
 OF_TORCH = {"joblib": 2, "loader": 0, "fork": 0, "spawn": 2, "forkserver": 2}
 OF_HOSTS = {"dask-processes": 2, "dask-threads": 0, "ray": 2}
@@ -53,22 +52,9 @@ def host(run):  # noqa: F811
 @contextlib.contextmanager
 def restless(program):
     """Its job's target moves meanwhile."""
-    over, orders, moves = threading.Event(), random.Random(5), []
-
-    def move():
-        while not over.wait(orders.uniform(0.005, 0.05)):
-            job = next((j for j in program.tided.jobs() if program.process.pid in j["pids"]), None)
-            if job:
-                moves.append(program.tided.api("PATCH", f"/v1/jobs/{job['id']}",
-                                               {"threads": orders.randint(1, 8), "deadline_ms": 20})[0])
-    thread = threading.Thread(target=move)
-    thread.start()
-    try:
-        yield moves
-    finally:
-        over.set()
-        thread.join()
-    assert len(moves) > 10 and set(moves) == {200}
+    with Restless(program.tided, lambda: [j for j in program.tided.jobs() if program.process.pid in j["pids"]], 5) as targets:
+        yield
+    assert targets.moves > 10 and not targets.statuses["gone"], targets.statuses
 
 
 def done(program, what):
@@ -97,22 +83,31 @@ def active(program):
     return {b["pid"]: b["active"] for b in program.job()["backends"] if b["malleable"]}
 
 
+def split(program):
+    """{pid: threads} as the target is divided over the job's processes; empty: one has it all."""
+    return {part["pid"]: part["threads"] for part in program.job().get("split") or []}
+
+
 @pytest.mark.timeout(2 * LONG_S)
 @pytest.mark.parametrize("kind", [*OF_TORCH, *OF_HOSTS])
 def test_workers_compute_as_in_stock_and_share_the_jobs_target(host, stock, kind):
-    program = host(kind)
+    program, governed = host(kind), {**OF_TORCH, **OF_HOSTS}[kind]
     with restless(program):
         assert done(program, "each(work, range(6))") == str(stock)
     job = program.job()
-    workers = set(active(program)) - {program.process.pid}
+    workers = set(map(int, done(program, "*each(process, range(8))").split()))
+    assert len(workers) == (1 if kind == "dask-threads" else WORKERS)
+    assert (program.process.pid in workers) == (kind == "dask-threads")
+    # Ray and DataLoader begin and end workers as they need them, so that later there may be others.
+    assert eventually(lambda: len(set(active(program)) - {program.process.pid}) >= governed)
     # The target: at least a thread for each, and none more.
     for threads in (8, 1, 5):
         program.tided.api("PATCH", f"/v1/jobs/{job['id']}", {"threads": threads})
         eventually(lambda: (now := active(program)) and sum(now.values()) <= max(threads, len(now)))
-    split = {part["pid"]: part["threads"] for part in program.job().get("split") or []}
-    assert not split or sum(split.values()) == max(5, len(split))
-    if kind not in ("ray", "loader"):  # they begin and end workers as they need them
-        assert len(workers) >= {**OF_TORCH, **OF_HOSTS}[kind]
+    if governed:
+        eventually(lambda: len(parts := split(program)) >= governed and sum(parts.values()) == max(5, len(parts)))
+    else:
+        assert not split(program)
     assert len(program.tided.jobs()) == 1
     ends(program)
 

@@ -3,18 +3,19 @@
 
 TIDE_PYTHON_TORCH names a Python that has PyTorch, scikit-learn and XGBoost.
 """
+import contextlib
 import os
 import pathlib
 import random
 import subprocess
 import sys
 import sysconfig
-import threading
 
 import pytest
 
 import program as programs
 from program import LONG_S, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
+from restless import moving
 
 FOLDER = pathlib.Path(__file__).parent / "pytorch"
 pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH names no Python with PyTorch")
@@ -22,26 +23,17 @@ pytestmark = pytest.mark.skipif(not TORCH_PYTHON, reason="TIDE_PYTHON_TORCH name
 
 @pytest.fixture
 def restless(run):  # noqa: F811
-    """A program whose target moves until the test ends."""
-    over, threads = threading.Event(), []
-
-    def start(python=TORCH_PYTHON, **env):
-        program = run(python, FOLDER / "work.py", backend="pytorch", **env)
-        program.shown()
-        orders = random.Random(17)
-
-        def move():
-            while not over.wait(orders.uniform(0.005, 0.03)):
-                program.set(orders.randint(1, 8), deadline_ms=10)
-        threads.append(threading.Thread(target=move))
-        threads[0].start()
-        program.tell("import faults; say('imported')")
-        program.expect("imported", guard=LONG_S)
-        return program
-    yield start
-    over.set()
-    for thread in threads:
-        thread.join()
+    """A program whose target moves until the test ends: PyTorch's threads follow, or the test fails."""
+    with contextlib.ExitStack() as until_the_end:
+        def start(python=TORCH_PYTHON, **env):
+            program = run(python, FOLDER / "work.py", backend="pytorch", **env)
+            program.shown()
+            until_the_end.enter_context(moving(program.tided, lambda: [program.job()], 17, "pytorch", pause=(0.005, 0.03),
+                                               deadline_ms=10))
+            program.tell("import faults; say('imported')")
+            program.expect("imported", guard=LONG_S)
+            return program
+        yield start
 
 
 def test_signals_without_end(restless):

@@ -16,7 +16,7 @@ import time
 
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parent.parent)]
 from statements import goes_on, listen, say  # noqa: E402
-from work import number, work  # noqa: E402, F401 (statements use them)
+from work import number, process, work  # noqa: E402, F401 (statements use them)
 
 WORKERS = 2
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The work of workers, with NumPy, PyTorch and scikit-learn; a module of its own, which their processes import."""
 import os
+import time
 
 
 def work(seed):
@@ -23,3 +24,9 @@ def number(_=None):
     """The worker's process, and how many threads PyTorch says that it has."""
     import torch
     return os.getpid(), torch.get_num_threads()
+
+
+def process(_=None):
+    """The worker's process, which takes its time, so that another one takes the next."""
+    time.sleep(0.3)
+    return os.getpid()
