@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """NumPy's own OpenBLAS under the agent and a real tided: its threads follow targets."""
+import json
 import os
 import pathlib
 import random
+import re
+import subprocess
 import sys
 
 import pytest
 
 import program as programs
-from daemon import eventually
+from daemon import GUARD_S, eventually
 from program import LONG_S, SOAK, run, tided  # noqa: F401 (fixtures)
 
 WORK = pathlib.Path(__file__).parent / "openblas" / "work.py"
@@ -39,6 +42,28 @@ def test_the_number_follows_the_target(program):
         assert int(started.ask("team(lambda: [left @ right for _ in range(40)])")) == threads
         started.becomes(active=threads, target=threads)
     started.end()
+
+
+def test_doctor_explain_and_ps_tell_the_size_of_its_pool(program, build_dir):
+    """The agent has reported it. A process without one is in test_doctor.py."""
+    started = program()
+    started.follows(3)
+    started.becomes(active=3)
+    job, pid = started.job(), started.process.pid
+
+    def tide(*words):
+        return subprocess.run([build_dir / "tide", *words], env={**os.environ, "TIDE_DIR": str(started.tided.dir)}, text=True,
+                              capture_output=True, timeout=GUARD_S).stdout
+    doctor = json.loads(tide("doctor", str(pid), "--json"))["runtimes"]
+    explain = next(p for p in json.loads(tide("explain", job["id"], "--json"))["processes"] if p["pid"] == pid)["runtimes"]
+    for runtimes in (doctor, explain):
+        shown = next(runtime for runtime in runtimes if runtime["name"] == "openblas")
+        assert shown["version"].startswith("0.3.") and shown["reported"] and shown["except"] is None
+        assert (shown["kind"], shown["max"], shown["active"], shown["inter"]) == ("malleable", 8, 3, None)
+    for text in (tide("doctor", str(pid)), tide("explain", job["id"])):
+        assert re.search(r"  openblas 0\.3\.\S+: malleable \(.*\), pool of 8, 3 active\n", text), text
+    listed = f"process {pid}: openblas {started.row()['version']}: malleable, pool of 8, 3 active\n"
+    assert listed in tide("ps", "--verbose")
 
 
 def test_it_never_has_more_than_it_began_with(program):

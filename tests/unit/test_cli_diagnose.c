@@ -203,6 +203,8 @@ static void each_runtime_has_a_kind_and_a_reason(void **state)
         assert_in_range(strlen(why), 5, 100);
         assert_non_null(malleability_name(m));
         assert_int_equal(m == MALLEABLE, diagnose_malleable((enum proc_runtime)i));
+        /* None is malleable in every program: where not is said for all of them. */
+        assert_int_equal(m == MALLEABLE, diagnose_exceptions((enum proc_runtime)i) != NULL);
     }
 }
 

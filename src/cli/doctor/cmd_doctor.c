@@ -17,7 +17,8 @@
 
 /* ---- the daemon's view of the process ---- */
 
-static void ask_daemon(struct observation *seen)
+/* Returns what the agent has reported about the job's runtimes; NULL: nothing. */
+static json_t *ask_daemon(struct observation *seen)
 {
     _cleanup_answer_ struct api_answer answer = {0};
     struct error err = {0};
@@ -28,11 +29,11 @@ static void ask_daemon(struct observation *seen)
     snprintf(path, sizeof(path), "/v1/jobs/%d", (int)seen->pid);
     if (api_try("GET", path, NULL, API_TIMEOUT_MS, &answer, &err) < 0) {
         seen->tide = OBSERVED_TIDE_UNREACHABLE;
-        return;
+        return NULL;
     }
     seen->tide = answer.status == 200 ? OBSERVED_TIDE_JOB : OBSERVED_TIDE_UNKNOWN;
     if (seen->tide != OBSERVED_TIDE_JOB)
-        return;
+        return NULL;
     snprintf(seen->job_name, sizeof(seen->job_name), "%s", member_text(answer.body, "name"));
     snprintf(seen->job_state, sizeof(seen->job_state), "%s", member_text(answer.body, "state"));
     seen->job_pinned = json_is_integer(json_object_get(answer.body, "pinned"));
@@ -45,6 +46,7 @@ static void ask_daemon(struct observation *seen)
                      member_text(backend, "note"));
     }
     visible(seen->job_note);
+    return json_incref(json_object_get(answer.body, "backends"));
 }
 
 /* ---- a process ---- */
@@ -86,7 +88,8 @@ static json_t *findings_json(const struct diagnosis *d)
     return list;
 }
 
-static int print_process_json(const struct observation *seen, const struct diagnosis *d)
+static int print_process_json(const struct observation *seen, const struct diagnosis *d,
+                              json_t *runtimes)
 {
     static const char *const tide[] = {"unreachable", "unknown", "job"};
     char cpus[CPUSET_TEXT_MAX];
@@ -102,8 +105,8 @@ static int print_process_json(const struct observation *seen, const struct diagn
         seen->quota_mcpu == CGROUP_NO_QUOTA ? NULL : json_real(seen->quota_mcpu / 1000.0),
         "throttle", "periods", (json_int_t)seen->throttle.periods, "throttled",
         (json_int_t)seen->throttle.throttled, "throttled_ns",
-        (json_int_t)seen->throttle.throttled_ns, "runtimes",
-        runtimes_json(&seen->runtimes, NULL, seen->pid), "tide", tide[seen->tide], "job",
+        (json_int_t)seen->throttle.throttled_ns, "runtimes", json_incref(runtimes), "tide",
+        tide[seen->tide], "job",
         seen->tide == OBSERVED_TIDE_JOB ? json_string(seen->job_name) : NULL, "signal_handler",
         seen->handler, "findings", findings_json(d), "thread_names", names_json(seen), "losses",
         losses_json(seen, d), "static", seen->runtimes.is_static);
@@ -183,9 +186,9 @@ static void print_findings(const struct diagnosis *d)
         printf("\n%shealthy%s\n", color ? "\033[32m" : "", color ? "\033[0m" : "");
 }
 
-static void print_process(const struct observation *seen, const struct diagnosis *d)
+static void print_process(const struct observation *seen, const struct diagnosis *d,
+                          const json_t *runtimes)
 {
-    _cleanup_json_ json_t *runtimes = runtimes_json(&seen->runtimes, NULL, seen->pid);
     char cpus[CPUSET_TEXT_MAX];
 
     cpuset_format(&seen->cpus, cpus, sizeof(cpus));
@@ -211,6 +214,7 @@ static void print_process(const struct observation *seen, const struct diagnosis
 
 static int examine(int root, const struct cgroup *cg, pid_t pid, bool json)
 {
+    _cleanup_json_ json_t *backends = NULL, *runtimes = NULL;
     struct observation seen;
     struct diagnosis diagnosis;
     struct error err = {0};
@@ -225,11 +229,12 @@ static int examine(int root, const struct cgroup *cg, pid_t pid, bool json)
                          err.text);
     if (r < 0)
         return cli_error(&command_doctor, CLI_FAILED, NULL, "%s", err.text);
-    ask_daemon(&seen);
+    backends = ask_daemon(&seen);
     diagnose(&seen, &diagnosis);
+    runtimes = runtimes_json(root, &seen.runtimes, backends, pid);
     if (json)
-        return print_process_json(&seen, &diagnosis);
-    print_process(&seen, &diagnosis);
+        return print_process_json(&seen, &diagnosis, runtimes);
+    print_process(&seen, &diagnosis, runtimes);
     return diagnosis.healthy ? CLI_OK : CLI_FAILED;
 }
 

@@ -33,50 +33,63 @@ const char *finding_name(enum finding_code code)
 
 /*
  * docs/runtimes.md has the same with sources. @variable sizes the runtime, also where it would
- * follow another's that base/startup.c has; the program may have it set already.
+ * follow another's that base/startup.c has; the program may have it set already. @except: where the
+ * agent leaves a malleable runtime alone, which only the agent inside the process can see.
  */
 static const struct {
     enum malleability m;
-    const char *why, *variable;
+    const char *why, *variable, *except;
 } kinds[] = {
-    [PROC_RUNTIME_AGENT] = {RIGID, "has no pool", NULL},
-    [PROC_RUNTIME_TENSORFLOW] = {MALLEABLE, "the agent parks its threads", NULL},
+    [PROC_RUNTIME_AGENT] = {RIGID, "has no pool", NULL, NULL},
+    [PROC_RUNTIME_TENSORFLOW] = {MALLEABLE, "the agent parks its threads", NULL,
+                                 "other versions than 2.15, 2.18 and 2.21"},
     [PROC_RUNTIME_TORCH] = {MALLEABLE,
                             "the agent sets its number of threads between two lines of Python",
-                            "OMP_NUM_THREADS"},
+                            "OMP_NUM_THREADS",
+                            "torch.compile, programs in C++, Python without a GIL, another library "
+                            "in its OpenMP, threads that OpenMP binds, children of a fork"},
     [PROC_RUNTIME_ONNXRUNTIME] = {MALLEABLE, "the agent limits the threads of each parallel loop",
-                                  "ORT_INTRA_OP_NUM_THREADS"},
-    [PROC_RUNTIME_JAX] = {MOLDABLE, "makes its pools when its client is created", "PJRT_NPROC"},
-    [PROC_RUNTIME_GOMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
-    [PROC_RUNTIME_LLVM_OMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS"},
+                                  "ORT_INTRA_OP_NUM_THREADS",
+                                  "versions that it does not know, other providers"},
+    [PROC_RUNTIME_JAX] = {MOLDABLE, "makes its pools when its client is created", "PJRT_NPROC",
+                          NULL},
+    [PROC_RUNTIME_GOMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS", NULL},
+    [PROC_RUNTIME_LLVM_OMP] = {MOLDABLE, "reads its size at the start", "OMP_NUM_THREADS", NULL},
     [PROC_RUNTIME_OPENBLAS] = {MALLEABLE, "the agent limits the threads of each call",
-                               "OPENBLAS_NUM_THREADS"},
-    [PROC_RUNTIME_MKL] = {MALLEABLE, "the agent limits the threads of each call",
-                          "MKL_NUM_THREADS"},
-    [PROC_RUNTIME_ONEDNN] = {MOLDABLE, "has as many threads as OpenMP", "OMP_NUM_THREADS"},
+                               "OPENBLAS_NUM_THREADS", "builds with OpenMP"},
+    [PROC_RUNTIME_MKL] = {MALLEABLE, "the agent limits the threads of each call", "MKL_NUM_THREADS",
+                          "MKL with TBB, MKL in a static program"},
+    [PROC_RUNTIME_ONEDNN] = {MOLDABLE, "has as many threads as OpenMP", "OMP_NUM_THREADS", NULL},
     [PROC_RUNTIME_BLIS] = {MALLEABLE, "the agent limits the threads of each call",
-                           "BLIS_NUM_THREADS"},
-    [PROC_RUNTIME_TBB] = {MALLEABLE, "the agent adds a limit to the program's own", NULL},
-    [PROC_RUNTIME_GGML] = {MALLEABLE, "the agent sets the threads of each graph", NULL},
+                           "BLIS_NUM_THREADS",
+                           "AMD's BLIS, loops that BLIS_JC_NT and others divide"},
+    [PROC_RUNTIME_TBB] = {MALLEABLE, "the agent adds a limit to the program's own", NULL,
+                          "libraries that ask for the limit, TCM_ENABLE=1"},
+    [PROC_RUNTIME_GGML] = {MALLEABLE, "the agent sets the threads of each graph", NULL,
+                           "pools of a program with a ggml before 0.9.6"},
     [PROC_RUNTIME_LITERT] = {RIGID,
                              "has the threads that the program asks for by num_threads, else one",
-                             NULL},
-    [PROC_RUNTIME_EXECUTORCH] = {RIGID, "makes its pool once, for the machine's cores", NULL},
-    [PROC_RUNTIME_XNNPACK] = {RIGID, "its pool has the size that the program asked for", NULL},
+                             NULL, NULL},
+    [PROC_RUNTIME_EXECUTORCH] = {RIGID, "makes its pool once, for the machine's cores", NULL, NULL},
+    [PROC_RUNTIME_XNNPACK] = {RIGID, "its pool has the size that the program asked for", NULL,
+                              NULL},
     [PROC_RUNTIME_XGBOOST] = {MALLEABLE,
                               "the agent sets its number of threads between two of its calls",
-                              "OMP_NUM_THREADS"},
-    [PROC_RUNTIME_LIGHTGBM] = {MOLDABLE, "has as many threads as OpenMP", "OMP_NUM_THREADS"},
-    [PROC_RUNTIME_OPENCV] = {MOLDABLE, "reads its size at the start", "OPENCV_FOR_THREADS_NUM"},
-    [PROC_RUNTIME_NUMBA] = {MOLDABLE, "makes its pool once", "NUMBA_NUM_THREADS"},
-    [PROC_RUNTIME_POLARS] = {MOLDABLE, "makes its pool once", "POLARS_MAX_THREADS"},
-    [PROC_RUNTIME_RAYON] = {MOLDABLE, "makes its pool once", "RAYON_NUM_THREADS"},
+                              "OMP_NUM_THREADS",
+                              "languages other than Python, libomp, another library in its OpenMP, "
+                              "other threads than the main one, children of a fork"},
+    [PROC_RUNTIME_LIGHTGBM] = {MOLDABLE, "has as many threads as OpenMP", "OMP_NUM_THREADS", NULL},
+    [PROC_RUNTIME_OPENCV] = {MOLDABLE, "reads its size at the start", "OPENCV_FOR_THREADS_NUM",
+                             NULL},
+    [PROC_RUNTIME_NUMBA] = {MOLDABLE, "makes its pool once", "NUMBA_NUM_THREADS", NULL},
+    [PROC_RUNTIME_POLARS] = {MOLDABLE, "makes its pool once", "POLARS_MAX_THREADS", NULL},
+    [PROC_RUNTIME_RAYON] = {MOLDABLE, "makes its pool once", "RAYON_NUM_THREADS", NULL},
     [PROC_RUNTIME_JVM] = {MOLDABLE, "sizes its collector and pools at the start",
-                          "JDK_JAVA_OPTIONS"},
+                          "JDK_JAVA_OPTIONS", NULL},
     [PROC_RUNTIME_GO] = {RIGID, "counts its cores itself; since 1.25 it follows quota and affinity",
-                         NULL},
-    [PROC_RUNTIME_JULIA] = {RIGID, "sized by the program's own options", NULL},
-    [PROC_RUNTIME_R] = {RIGID, "computes with one thread; its BLAS may have more", NULL},
+                         NULL, NULL},
+    [PROC_RUNTIME_JULIA] = {RIGID, "sized by the program's own options", NULL, NULL},
+    [PROC_RUNTIME_R] = {RIGID, "computes with one thread; its BLAS may have more", NULL, NULL},
 };
 static_assert(ARRAY_LEN(kinds) == PROC_RUNTIME_MAX, "a runtime without a kind");
 
@@ -93,6 +106,16 @@ enum malleability diagnose_runtime(enum proc_runtime runtime, const char **ret_w
 {
     *ret_why = kinds[runtime].why;
     return kinds[runtime].m;
+}
+
+const char *diagnose_exceptions(enum proc_runtime runtime)
+{
+    return kinds[runtime].except;
+}
+
+const char *diagnose_variable(enum proc_runtime runtime)
+{
+    return kinds[runtime].variable;
 }
 
 bool diagnose_malleable(enum proc_runtime runtime)

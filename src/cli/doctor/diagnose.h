@@ -117,6 +117,10 @@ enum malleability { /* of a runtime's threads, in the glossary's words */
 
 /* How far a runtime's threads can be changed, and *ret_why: a clause that says why not further. */
 enum malleability diagnose_runtime(enum proc_runtime runtime, const char **ret_why);
+/* Where the agent leaves a malleable runtime alone, which nobody sees from outside; else NULL. */
+const char *diagnose_exceptions(enum proc_runtime runtime);
+/* The variable that sizes this runtime when its program starts; NULL: none. */
+const char *diagnose_variable(enum proc_runtime runtime);
 const char *malleability_name(enum malleability m); /* "malleable", … */
 
 /* True if the agent can change this runtime's threads while the program runs. */

@@ -85,21 +85,54 @@ static enum malleability judge(const struct proc_runtimes *found, enum proc_runt
     return strncmp(note, "moldable", 8) == 0 ? MOLDABLE : RIGID;
 }
 
-json_t *runtimes_json(const struct proc_runtimes *found, const json_t *backends, pid_t pid)
+/* "OMP_NUM_THREADS=8" of the process's environment at its start; null: unset, or not readable. */
+static json_t *variable_json(int root, pid_t pid, enum proc_runtime runtime)
+{
+    const char *name = diagnose_variable(runtime);
+    _cleanup_free_ char *value = NULL;
+
+    if (!name || proc_read_environ(root, pid, name, &value) < 0)
+        return json_null();
+    visible(value);
+    return json_sprintf("%s=%s", name, value);
+}
+
+/* A number of threads that the agent has reported; null: it has none to report. */
+static json_t *threads_json(const json_t *of, const char *member)
+{
+    long n = of ? member_long(of, member) : 0;
+
+    return n > 0 ? json_integer(n) : json_null();
+}
+
+static json_t *one_json(int root, const struct proc_runtimes *found, enum proc_runtime runtime,
+                        const json_t *backends, pid_t pid)
+{
+    const json_t *backend = reported(backends, pid, runtime);
+    const char *why, *except = NULL, *version = found->r[runtime].version;
+    enum malleability m = judge(found, runtime, backends, pid, &why);
+
+    if (!backend && m == MALLEABLE)
+        except = diagnose_exceptions(runtime);
+    if (backend && !*version) /* its files do not tell, the agent asked the library */
+        version = member_text(backend, "version");
+    return json_pack("{s:s, s:s, s:i, s:b, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:s?}", "name",
+                     proc_runtime_name(runtime), "version", version, "copies",
+                     (int)found->r[runtime].copies, "malleable", m == MALLEABLE, "kind",
+                     malleability_name(m), "why", why, "reported", backend != NULL, "max",
+                     threads_json(backend, "max"), "active", threads_json(backend, "active"),
+                     "inter", threads_json(json_object_get(backend, "inter"), "max"), "variable",
+                     variable_json(root, pid, runtime), "except", except);
+}
+
+json_t *runtimes_json(int root, const struct proc_runtimes *found, const json_t *backends,
+                      pid_t pid)
 {
     json_t *list = json_array();
 
-    for (int i = 0; i < PROC_RUNTIME_MAX; i++) {
-        const char *why;
-        enum malleability m = judge(found, (enum proc_runtime)i, backends, pid, &why);
-
+    for (int i = 0; i < PROC_RUNTIME_MAX; i++)
         if (found->r[i].loaded)
-            json_array_append_new(
-                list, json_pack("{s:s, s:s, s:i, s:b, s:s, s:s}", "name",
-                                proc_runtime_name((enum proc_runtime)i), "version",
-                                found->r[i].version, "copies", (int)found->r[i].copies, "malleable",
-                                m == MALLEABLE, "kind", malleability_name(m), "why", why));
-    }
+            json_array_append_new(list, one_json(root, found, (enum proc_runtime)i, backends, pid));
     return list;
 }
 
@@ -115,9 +148,30 @@ static bool is_bundled(const char *name)
     return false;
 }
 
+/* ", pool of 8, 3 active, inter-op pool of 2": as far as the agent has reported it. */
+static void print_pool(const json_t *one)
+{
+    if (member_long(one, "max") > 0)
+        printf(", pool of %ld", member_long(one, "max"));
+    if (member_long(one, "max") > 0 && member_long(one, "active") > 0)
+        printf(", %ld active", member_long(one, "active"));
+    if (member_long(one, "inter") > 0)
+        printf(", inter-op pool of %ld", member_long(one, "inter"));
+}
+
+/* "malleable (why)"; without the agent's word "usually", and what it would leave alone. */
+static void print_kind(const json_t *one)
+{
+    const char *except = member_text(one, "except");
+
+    printf(": %s%s (%s%s%s)", *except ? "usually " : "", member_text(one, "kind"),
+           member_text(one, "why"), *except ? "; not: " : "", except);
+}
+
 void runtimes_print(const json_t *list, const char *label)
 {
     const char *before = label;
+    bool unknown = false;
     const json_t *one;
     size_t i;
 
@@ -129,11 +183,20 @@ void runtimes_print(const json_t *list, const char *label)
         printf("%*s  %s%s%s", (int)strlen(label), before, name, *version ? " " : "", version);
         if (is_bundled(name) && member_long(one, "copies") > 1)
             printf(", %ld copies", member_long(one, "copies"));
-        printf(": %s (%s)\n", member_text(one, "kind"), member_text(one, "why"));
+        print_kind(one);
+        print_pool(one);
+        if (*member_text(one, "variable"))
+            printf(", %s", member_text(one, "variable"));
+        printf("\n");
+        unknown |= !member_bool(one, "reported") &&
+                   strcmp(member_text(one, "kind"), malleability_name(RIGID)) != 0;
         before = "";
     }
     if (*before)
         printf("%s  none that tide recognizes\n", label);
+    if (unknown)
+        printf("%*s  how large the pools are is known only where the agent reports it\n",
+               (int)strlen(label), "");
 }
 
 json_t *runtimes_started(int root, pid_t pid)

@@ -235,7 +235,7 @@ static json_t *read_processes(const json_t *job)
         else if (r < 0)
             json_object_set_new(process, "unread", json_string(strerror(-r)));
         else
-            json_object_set_new(process, "runtimes", runtimes_json(&found, backends, pid));
+            json_object_set_new(process, "runtimes", runtimes_json(root, &found, backends, pid));
         json_object_set_new(process, "started", r < 0 ? json_null() : runtimes_started(root, pid));
         json_array_append_new(list, process);
     }

@@ -97,6 +97,27 @@ static void print_splits(const json_t *jobs)
     }
 }
 
+/* What the agents have reported: each runtime of each process, and how large its pools are. */
+static void print_pools(const json_t *jobs)
+{
+    const json_t *backend, *job;
+    size_t i, k;
+
+    json_array_foreach (jobs, i, job)
+        json_array_foreach (json_object_get(job, "backends"), k, backend) {
+            long inter = member_long(json_object_get(backend, "inter"), "max");
+
+            printf("%s %s: process %ld: %s %s%s, pool of %ld, %ld active", member_text(job, "id"),
+                   member_text(job, "name"), member_long(backend, "pid"),
+                   member_text(backend, "name"), member_text(backend, "version"),
+                   member_bool(backend, "malleable") ? ": malleable" : "",
+                   member_long(backend, "max"), member_long(backend, "active"));
+            if (inter > 0)
+                printf(", inter-op pool of %ld", inter);
+            printf("\n");
+        }
+}
+
 static int print_power(const json_t *jobs)
 {
     if (json_array_size(jobs) == 0) {
@@ -116,8 +137,10 @@ static int print_people(const json_t *jobs, bool verbose)
     }
     if (job_table_print(jobs, columns, ARRAY_LEN(columns)) < 0)
         return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
-    if (verbose)
+    if (verbose) {
         print_splits(jobs);
+        print_pools(jobs);
+    }
     print_notes(jobs);
     print_machine_notes();
     return CLI_OK;
@@ -161,7 +184,8 @@ const struct command command_ps = {
             "  -j, --json     everything about the jobs, as a JSON array\n"
             "  -q, --quiet    only the ids\n"
             "  -n, --names    only the names\n"
-            "  -v, --verbose  also how a target is divided among a job's processes\n"
+            "  -v, --verbose  also how a target is divided among a job's processes, and\n"
+            "                 their runtimes with the sizes of their pools\n"
             "  -p, --power    what each job draws and has used, above the machine's idling;\n"
             "                 of other users' jobs for administrators only\n"
             "\n"
