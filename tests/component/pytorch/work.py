@@ -3,12 +3,14 @@
 
     work.py                        says "begun"; `say(…)` in a statement answers
     work.py training STEPS [N]     with N threads all the time
+    work.py losses STEPS SEED      of trainings with 1, 2, 3 and 8 threads all the time, and of one that sets another number before each step
     work.py compiled
     work.py product [dynamic=yes] [mode=max-autotune]
 """
 import ctypes
 import hashlib
 import pathlib
+import random
 import re
 import sys
 import threading
@@ -85,6 +87,10 @@ def train(net, optimizer, x, y):
     return loss
 
 
+def bits_of(net):
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest()
+
+
 def learned(parts, steps):
     """The last loss, and a sum of the bits of all losses and weights."""
     losses = [train(*parts).detach() for _ in range(steps)]
@@ -94,6 +100,23 @@ def learned(parts, steps):
 
 def training(steps):
     return learned(model(), steps)
+
+
+def moved(parts, steps, seed):
+    """A training that sets another number of threads itself before each step, as targets of test_pytorch.py do."""
+    orders = random.Random(seed)
+    for _ in range(steps):
+        torch.set_num_threads(orders.randint(1, 8))
+        loss = train(*parts)
+    return loss.item().hex(), bits_of(parts[0])
+
+
+def losses(steps, seed):
+    found = []
+    for n in (1, 2, 3, 8):
+        torch.set_num_threads(n)
+        found.append(training(steps)[0])
+    return *found, *moved(model(), steps, seed)
 
 
 def convolutions(steps):
@@ -144,6 +167,8 @@ if __name__ == "__main__":
         if len(sys.argv) > 3:
             torch.set_num_threads(int(sys.argv[3]))
         say(*globals()[sys.argv[1]](int(sys.argv[2])))
+    elif sys.argv[1:2] == ["losses"]:
+        say(*losses(*map(int, sys.argv[2:])))
     elif sys.argv[1:2] == ["compiled"]:
         say(*compile_model()())
     elif sys.argv[1:2] == ["product"]:
