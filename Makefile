@@ -178,7 +178,8 @@ soak: all
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) $(or $(TIDE_PYTHON_RUNTIMES),.venv-runtimes/bin/python) -m pytest -q tests/runtimes
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_RUNTIMES=$(or $(TIDE_PYTHON_RUNTIMES),$(abspath .venv-runtimes/bin/python)) $(PYTHON_TF) -m pytest -q tests/component/test_blas.py
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/system
-	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) $(PYTHON_TF) -m pytest -q tests/component/test_pytorch.py tests/component/test_openblas.py
+	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) $(PYTHON_TF) -m pytest -q tests/component/test_pytorch.py tests/component/test_openblas.py tests/component/test_xgboost.py \
+		tests/component/test_onnx.py tests/component/test_ggml.py tests/component/test_llama.py tests/component/test_tbb.py
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 $(PYTHON_TF) -m pytest -q tests/component/test_tided_kills.py tests/component/test_tided_random.py
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) TIDE_PYTHON_HOSTS=$(or $(TIDE_PYTHON_HOSTS),$(abspath .venv-hosts/bin/python)) $(PYTHON_TF) -m pytest -q tests/component/test_hosts.py tests/component/test_notebook.py tests/component/test_pytorch_faults.py
 	@TIDE_BUILD_DIR=$(abspath $(BUILD)) TIDE_SOAK=1 TIDE_PYTHON_TORCH=$(PYTHON_TORCH) TIDE_LIBIOMP5=$(abspath .venv-runtimes/lib) $(PYTHON_TF) -m pytest -q tests/component/test_suites.py tests/component/test_openmp.py

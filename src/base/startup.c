@@ -11,8 +11,10 @@
 #include <string.h>
 
 /*
- * Each row names the place that reads the variable, and the version with which
- * tests/component/test_startup.py or tests/runtimes/test_startup_wheels.py saw its effect.
+ * Each row names the place that reads the variable, and where there is one the version that was
+ * read. tests/component/test_startup.py (OpenMP; Java where there is a compiler) and, in `make
+ * soak`, tests/runtimes/test_startup_wheels.py see what sizes do; docs/runtimes.md has the versions
+ * with which they were seen. Of the variables for waiting a test sees libgomp's alone.
  *
  * Runtimes without a row, and why:
  *   MKL, BLIS, NumExpr, OpenBLAS: take OMP_NUM_THREADS when their own variable is missing. joblib

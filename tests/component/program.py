@@ -18,6 +18,8 @@ from daemon import GUARD_S, eventually
 # A Python with PyTorch, scikit-learn, XGBoost, ONNX Runtime, ggml and others: check.py's, or the user's.
 TORCH_PYTHON = os.environ.get("TIDE_TORCH_PYTHON") or os.environ.get("TIDE_PYTHON_TORCH")
 SOAK = bool(os.environ.get("TIDE_SOAK"))  # make soak: longer, nothing left out
+TARGETS = 5000 if SOAK else 300  # random ones in a test of a runtime
+ROUNDS = 17 if SOAK else 1  # of 300 targets, where the work of one round has an end
 LONG_S = 10 * GUARD_S  # a training, a compiler
 # As `tide run` sets them: tests share two cores.
 WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}

@@ -15,7 +15,7 @@ import pytest
 
 import program as programs
 from daemon import eventually
-from program import LONG_S, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
+from program import LONG_S, TARGETS, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
 FOLDER = pathlib.Path(__file__).parent / "blas"
 WORK = FOLDER / "work.py"
@@ -147,12 +147,12 @@ def test_the_child_of_a_fork_has_the_programs_number(program, library):
 
 
 @with_libraries("blis-openmp", "libblas", "mkl-intel", "mkl-gnu")
-def test_300_targets_leave_each_result_as_one_of_a_fixed_number(program, library):
+def test_random_targets_leave_each_result_as_one_of_a_fixed_number(program, library):
     """With two threads that call at the same time."""
     fixed, started, orders = library.stock(*range(1, OWN + 1)), program(library), random.Random(59)
     started.becomes(max=OWN)
     started.tell("say('results', *in_threads(2))")
-    for _ in range(300):
+    for _ in range(TARGETS):
         started.set(orders.randint(1, OWN), deadline_ms=20)
     started.tell("pass")
     assert set(started.expect("results", guard=LONG_S)[1:]) <= fixed
@@ -161,11 +161,11 @@ def test_300_targets_leave_each_result_as_one_of_a_fixed_number(program, library
 
 
 @with_libraries("mkl-intel", "mkl-gnu")
-def test_300_targets_do_not_disturb_lapack(program, library):
+def test_random_targets_do_not_disturb_lapack(program, library):
     started, orders = program(library), random.Random(60)
     started.shown()
     started.tell("say('factors', *in_threads(2, factors))")
-    for _ in range(300):
+    for _ in range(TARGETS):
         started.set(orders.randint(1, OWN), deadline_ms=20)
     started.tell("pass")
     assert started.expect("factors", guard=LONG_S)[1:] == ["True"]
@@ -233,7 +233,7 @@ def test_a_call_of_mkl_gets_one_number_however_often_it_asks(program, fake_mkl):
     started, orders = program(fake_mkl()), random.Random(61)
     started.becomes(malleable=True, max=OWN, version="2026.4")
     started.tell("say('numbers', *in_threads(2, lambda: [answered()]))")
-    for _ in range(300):
+    for _ in range(TARGETS):
         started.set(orders.randint(1, OWN), deadline_ms=20)
     started.tell("pass")
     numbers = started.expect("numbers", guard=LONG_S)[1:]

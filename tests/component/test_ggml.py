@@ -11,7 +11,7 @@ import pytest
 
 import program as programs
 from daemon import GUARD_S, eventually
-from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
+from program import TARGETS, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
 WORK = pathlib.Path(__file__).parent / "ggml" / "work.py"
 ASKED = 6  # of work.py
@@ -102,12 +102,12 @@ def test_the_child_of_a_fork_computes(program):
     assert started.ask("child()", "copy.compute()") == ["1", "3"]
 
 
-def test_300_targets_and_each_result_is_that_of_its_number_bit_for_bit(program):
+def test_random_targets_and_each_result_is_that_of_its_number_bit_for_bit(program):
     stock = set(programs.plain(TORCH_PYTHON, WORK, "results"))
     assert len(stock) == ASKED
     started, orders = program(), random.Random(57)
     started.tell("say('results', *results())")
-    for _ in range(300):
+    for _ in range(TARGETS):
         started.set(orders.randint(1, 8), deadline_ms=20)
     started.tell("pass")
     graphs, *found = started.expect("results", guard=10 * GUARD_S)[1:]

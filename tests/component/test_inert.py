@@ -90,6 +90,21 @@ def test_setuid_program_runs_without_the_agent(build_dir, public_dir, compiled, 
     assert probe.read_text() == ("absent\n" if user == "nobody" else "mapped\n")
 
 
+@needs_root
+@pytest.mark.parametrize("user, tasks", [("nobody", 1), ("root", 2)])
+def test_agent_that_is_a_library_of_a_setuid_program_begins_nothing(build_dir, public_dir, user, tasks):
+    """LD_PRELOAD does not reach such a program, so the agent's own check is all that holds it back here."""
+    shutil.copy(build_dir / "libtide-agent.so", public_dir)
+    preloaded = conftest.Preloaded(public_dir, public_dir)
+    program = public_dir / "declares"
+    subprocess.run(["gcc", "-O1", "-Wall", "-Werror", f"-I{conftest.ROOT / 'src'}", HERE / "inert/declares.c", "-o", program, "-Wl,--no-as-needed",
+                    public_dir / "libtide-agent.so", f"-Wl,-rpath,{public_dir}"], check=True)
+    program.chmod(0o4755)
+    done = preloaded.without(program, user=user, cwd="/")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"agent 1 tasks {tasks}\n", "")
+    assert (preloaded.connections() > 0) == (user == "root")
+
+
 def test_static_program(preloaded, compiled):
     assert assert_same(preloaded, compiled("inert/show.c", "-static")).returncode == 42
 

@@ -12,7 +12,7 @@ import pytest
 
 import program as programs
 from daemon import GUARD_S, eventually
-from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
+from program import TARGETS, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
 FOLDER = pathlib.Path(__file__).parent / "llama"
 WORK = FOLDER / "work.py"
@@ -63,12 +63,12 @@ def test_a_number_for_tokens_and_another_one_for_prompts(program):
     started.end()
 
 
-def test_300_targets_and_each_token_is_that_of_stock(program, model):
+def test_random_targets_and_each_token_is_that_of_stock(program, model):
     stock = set(programs.plain(TORCH_PYTHON, WORK, model, "digests"))
     assert len(stock) == 1, "llama.cpp's tokens depend on the number of threads"
     started, orders = program(MOST), random.Random(14)
     started.tell("say('digests', *digests())")
-    for _ in range(300):
+    for _ in range(TARGETS):
         started.set(orders.randint(1, 8), deadline_ms=20)
     started.tell("pass")
     answers, *found = started.expect("digests", guard=10 * GUARD_S)[1:]

@@ -12,7 +12,7 @@ import pytest
 
 import program as programs
 from daemon import GUARD_S, eventually
-from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
+from program import ROUNDS, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
 WORK = pathlib.Path(__file__).parent / "onnx" / "work.py"
 CORES = len(os.sched_getaffinity(0))
@@ -96,9 +96,10 @@ def test_results_are_bitwise_stocks_whatever_the_targets(program, made):
     started = program()
     started.tell(f"one = session(8, {made})")
     assert [started.ask("digests(one, 200)")] == want  # the target has not moved
-    started.tell("say('sum', digests(one, 200))")
-    random_targets(started, 7)
-    assert started.expect("sum", guard=10 * GUARD_S)[1:] == want
+    for n in range(ROUNDS):
+        started.tell("say('sum', digests(one, 200))")
+        random_targets(started, 7 + n)
+        assert started.expect("sum", guard=10 * GUARD_S)[1:] == want
     for threads in (1, 3):
         follows(started, threads)
         assert [started.ask("digests(one, 200)")] == want

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from daemon import eventually
-from program import LONG_S, WAITS, run  # noqa: F401 (a fixture)
+from program import LONG_S, SOAK, TARGETS, WAITS, run  # noqa: F401 (a fixture)
 
 HERE = pathlib.Path(__file__).parent
 LIBOMP = next((p for p in ("/usr/lib/llvm-14/lib/libomp.so.5",
@@ -22,7 +22,6 @@ NO_CLANG = pytest.mark.skipif(not LIBOMP or not shutil.which("clang"), reason="n
 # Intel's runtime, which programs of clang are linked with: the folder of PyPI's intel-openmp that has it.
 LIBIOMP5 = os.environ.get("TIDE_LIBIOMP5")
 COMPILERS = ["gcc", pytest.param("clang", marks=NO_CLANG)]
-SOAK = bool(os.environ.get("TIDE_SOAK"))
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +117,7 @@ def test_a_long_region_is_waited_for_and_said_to_be(regions):
     eventually(lambda: (j := program.job())["active"] == 1 and j["note"] == "")
 
 
-def test_results_are_the_same_under_300_targets(regions):
+def test_results_are_the_same_under_random_targets(regions):
     """Loops without reductions: equal bit for bit, whatever the number of threads."""
     program, dice = regions("0"), random.Random(14)
     malleable(program)
@@ -130,7 +129,7 @@ def test_results_are_the_same_under_300_targets(regions):
         while not program.words.empty():
             word = program.words.get()
             answers += [word[0]] if word[0] in ("equal", "different", "ended") else []
-        if targets < 300 and answers == ["equal"]:
+        if targets < TARGETS and answers == ["equal"]:
             answers.clear()
             program.tell("check 400")
     assert answers == ["equal"]
@@ -252,7 +251,7 @@ def test_each_construct_has_its_result_under_random_targets(validation, run, tid
         goes_on(1)  # a program without regions is not seen
         return next((b for j in tided.jobs() for b in j["backends"] if b["malleable"]), None)
     eventually(malleable)
-    for _ in range(2000 if SOAK else 30):
+    for _ in range(5000 if SOAK else 30):
         goes_on(2, dice.randint(1, 8))
     for threads in (5, 1, 8, 3):
         program.set(threads)

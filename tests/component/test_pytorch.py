@@ -126,9 +126,15 @@ def test_code_of_inductor_meets_the_programs_number_and_is_never_compiled_again(
     program.end()
 
 
+def has_template(cache):
+    """Whether code in this cache of Inductor has its own product of matrices, in C++."""
+    return any("CppMicroGemm" in path.read_text() or "micro_gemm" in path.read_text() for path in cache.rglob("*.cpp"))
+
+
 @pytest.mark.timeout(4 * LONG_S)
-@pytest.mark.parametrize("options", [("dynamic=yes", "mode=max-autotune"),
-                                     *([("dynamic=no",), ("dynamic=yes",), ("dynamic=no", "mode=max-autotune")] if SOAK else [])],
+@pytest.mark.parametrize("options", [("dynamic=yes", "mode=max-autotune", "backends=CPP"),
+                                     *([("dynamic=no",), ("dynamic=yes",), ("dynamic=no", "mode=max-autotune", "backends=CPP"),
+                                        ("dynamic=no", "mode=max-autotune"), ("dynamic=yes", "mode=max-autotune")] if SOAK else [])],
                          ids=lambda options: "-".join(option.split("=")[1] for option in options))
 def test_a_cache_of_compiled_code_serves_runs_with_and_without_the_agent(torch_program, tmp_path, options):
     """A governed run leaves code in the cache that is as good for others as stock's, however it chooses its threads."""
@@ -153,10 +159,15 @@ def test_a_cache_of_compiled_code_serves_runs_with_and_without_the_agent(torch_p
     want = stock(tmp_path / "stocks")
     assert want[1] == "True"
     assert governed(tmp_path / "stocks", (3, 8, 1)) == [want] * 4
-    made = governed(tmp_path / "ours", (5, 2))  # max-autotune may have chosen another product
+    made = governed(tmp_path / "ours", (5, 2))  # max-autotune may have chosen another product where it has a choice
     assert made[0][1] == "True" and made == [made[0]] * 3
     assert stock(tmp_path / "ours") == made[0]
+    chosen = [has_template(tmp_path / cache) for cache in ("stocks", "ours")]
+    if "backends=CPP" in options:
+        assert chosen == [True, True], "max-autotune has written no product of its own"
     if "mode=max-autotune" not in options:
+        assert chosen == [False, False]
+    if "backends=CPP" in options or "mode=max-autotune" not in options:
         assert made[0] == want
 
 

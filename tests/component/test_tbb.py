@@ -10,7 +10,7 @@ import random
 import pytest
 
 from daemon import eventually
-from program import TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
+from program import TARGETS, TORCH_PYTHON, run, tided  # noqa: F401 (fixtures)
 
 NEWEST = pathlib.Path(TORCH_PYTHON or "/").parent.parent / "lib"
 CORES = len(os.sched_getaffinity(0))
@@ -162,7 +162,7 @@ def test_a_program_may_end_at_any_moment(program):
         started.end()
 
 
-def test_sums_are_equal_under_300_targets(program):
+def test_sums_are_equal_under_random_targets(program):
     started, dice = program(), random.Random(14)
     targets, answers = 0, []
     started.tell("check 300")
@@ -172,7 +172,7 @@ def test_sums_are_equal_under_300_targets(program):
         while not started.words.empty():
             word = started.words.get()
             answers += [word[0]] if word[0] in ("equal", "different", "ended") else []
-        if targets < 300 and answers == ["equal"]:
+        if targets < TARGETS and answers == ["equal"]:
             answers.clear()
             started.tell("check 300")
     assert answers == ["equal"]

@@ -5,7 +5,7 @@
     work.py training STEPS [N]     with N threads all the time
     work.py losses STEPS SEED      of trainings with 1, 2, 3 and 8 threads all the time, and of one that sets another number before each step
     work.py compiled
-    work.py product [dynamic=yes] [mode=max-autotune]
+    work.py product [dynamic=yes] [mode=max-autotune] [backends=CPP]
 """
 import ctypes
 import hashlib
@@ -137,13 +137,16 @@ def compile_model(**options):
     return lambda: [hashlib.sha256(function(x).numpy().tobytes()).hexdigest()]
 
 
-def compile_product(dynamic="no", **options):
-    """The same for a layer, whose product max-autotune writes code for; with threads chosen at each call, or in the code."""
+def compile_product(dynamic="no", backends="CPP,ATEN", **options):
+    """The same for a layer; with threads chosen at each call, or in the code. Where its weights are constants, max-autotune writes
+    code of its own for the product, if that is faster than the library's; with CPP alone, in any case.
+    """
     import torch._dynamo
     import torch._inductor.config
     torch._dynamo.config.error_on_recompile = True
     torch._inductor.config.cpp.dynamic_threads = dynamic == "yes"
-    torch._inductor.config.max_autotune_gemm_backends = "CPP,ATEN"
+    torch._inductor.config.max_autotune_gemm_backends = backends
+    torch._inductor.config.freezing = options.get("mode") == "max-autotune"
     torch.manual_seed(4)
     layer, x = torch.nn.Linear(256, 512), torch.randn(384, 256)
     function = torch.compile(lambda x: layer(x).relu().sum(dim=0), **options)
