@@ -11,6 +11,7 @@ training, a forest of four trees, a booster's round, eight products of matrices.
 """
 
 import argparse
+import array
 import ctypes
 import json
 import os
@@ -91,7 +92,8 @@ def forest():
     from sklearn.ensemble import RandomForestClassifier
     x, y = table(4000, 20)
     # n_jobs=-1: as many threads as joblib counts cores
-    return lambda: RandomForestClassifier(4, n_jobs=-1, random_state=SEED).fit(x, y), f"scikit-learn {sklearn.__version__}"
+    jobs, trees = int(os.environ.get("WORK_FOREST_JOBS", -1)), int(os.environ.get("WORK_FOREST_TREES", 4))
+    return lambda: RandomForestClassifier(trees, n_jobs=jobs, random_state=SEED).fit(x, y), f"scikit-learn {sklearn.__version__}"
 
 
 def histgb():
@@ -141,9 +143,16 @@ def gemm():
     rng = numpy.random.default_rng(SEED)
     a, b = (rng.standard_normal((512, 512), dtype="float32") for _ in range(2))
 
+    if "WORK_BLAS_THREADS" in os.environ:  # OpenBLAS makes no more threads than cores unless it is told
+        import threadpoolctl
+        threadpoolctl.threadpool_limits(int(os.environ["WORK_BLAS_THREADS"]), user_api="blas")
+
+    def product():
+        a @ b
+
     def step():
         for _ in range(8):
-            a @ b
+            product()
     return step, f"numpy {numpy.__version__}"
 
 
@@ -212,7 +221,9 @@ def onnx_model(layers, width, batch):
 def ort():
     import numpy
     import onnxruntime
-    session = onnxruntime.InferenceSession(onnx_model(6, 512, 64), providers=["CPUExecutionProvider"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("WORK_ORT_THREADS", 0))
+    session = onnxruntime.InferenceSession(onnx_model(6, 512, 64), options, providers=["CPUExecutionProvider"])
     x = numpy.ones((64, 512), dtype="float32")
 
     def step():
@@ -248,6 +259,21 @@ WORK = {"cnn": torch_training(cnn), "mlp": torch_training(mlp), "lstm": torch_tr
         "lightgbm": lightgbm, "gemm": gemm, "mkl": mkl, "blis": blis, "ort": ort, "llama": llama}
 
 
+def marker(path):
+    """Notes from now on when functions are called and return. The function that it returns writes what was noted."""
+    noted, now, file = array.array("q"), time.monotonic_ns, open(path, "ab")
+
+    def note(frame, event, arg):
+        noted.append(now())
+
+    def write():
+        file.write(noted.tobytes())
+        file.flush()
+        del noted[:]
+    sys.setprofile(note)
+    return write
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--work", required=True, choices=WORK)
@@ -255,6 +281,7 @@ def main():
     length.add_argument("--seconds", type=float, default=20)
     length.add_argument("--steps", type=int)
     p.add_argument("--times", metavar="FILE")
+    p.add_argument("--marks", metavar="FILE", help="also CLOCK_MONOTONIC in ns, 64 bits each, at each call and return of a function on the main thread")
     p.add_argument("--pause-after", type=int, default=0, metavar="N", help="rest after every N steps …")
     p.add_argument("--pause", type=float, default=3, metavar="S", help="… for so many seconds")
     args = p.parse_args()
@@ -263,6 +290,7 @@ def main():
     except (ModuleNotFoundError, OSError) as missing:
         sys.exit(f"runtime_work.py: {args.work}: {missing}")
     times = open(args.times, "a", encoding="ascii") if args.times else None
+    marks = marker(args.marks) if args.marks else None
     begin, done = time.monotonic(), 0
     while done < args.steps if args.steps else time.monotonic() < begin + args.seconds:
         step()
@@ -270,6 +298,8 @@ def main():
         if times:
             times.write(f"{time.monotonic():.6f}\n")
             times.flush()
+        if marks:
+            marks()
         if args.pause_after and done % args.pause_after == 0:
             resting.rest(args.pause)
     took = time.monotonic() - begin

@@ -4,17 +4,19 @@
 
     runtimes.py --part idle         `tide run --spin`, no resize / stock: what the agent costs
     runtimes.py --part held         8 threads built, one core: held at 1 / stock, started with 1
+    runtimes.py --part held-uncontrolled  8 threads built, one core: held at 1 / stock with 8
     runtimes.py --part started      8 threads wanted, one core: `tide run --threads 1` / stock with 8
     runtimes.py --part four         four trainings on the machine: `tide run` / one thread each, / waiting without spinning alone,
                                     / uncontrolled
     runtimes.py --part staggered    the same four, each with a fixed number of steps, arrivals apart: turnarounds of stock with one
                                     thread each / `tide run`
     runtimes.py --part mix          TensorFlow, PyTorch, XGBoost and a forest at once: `tide run` / uncontrolled, / weights only
-    runtimes.py --part latency      100 shrinks and grows each: from the command until all threads are in place, in ms
+    runtimes.py --part latency      100 shrinks and grows each: the wait for a safe point, and from there until the new number is in
+                                    force, in ms (safe_points.py)
     runtimes.py --part all
 
 Both sides run in turn (harness.py). A part's works are those that its rows name; one whose package is missing is left out
-and said. `held` needs a malleable runtime: a work that the daemon does not call so is left out, too. --env gives every program
+and said. `held` needs a malleable runtime with eight threads: a work that the daemon does not call so, or whose pool is smaller, is left out, too. --env gives every program
 of ours one more variable, to try what is not usual yet.
 """
 
@@ -23,12 +25,14 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
 
 import harness
 import latency
+import safe_points
 
 HERE = pathlib.Path(__file__).resolve().parent
 # The environment with PyTorch; without it the works that .venv-runtimes has: forest, histgb, kmeans, gemm, mkl, blis, ort.
@@ -37,19 +41,21 @@ PYTHON = os.environ.get("TIDE_PYTHON_TORCH") or next(
     "")
 BUILT = 8
 WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}  # as `tide run` sets them
-NUMBERS = ("OMP_NUM_THREADS", "LLAMA_ARG_THREADS")  # what sizes a work
-PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "BLIS_", "OPENBLAS_", "LLAMA_")
+# What sizes a work; the last three are runtime_work.py's own, which tells the library or the option of the program.
+NUMBERS = ("OMP_NUM_THREADS", "LLAMA_ARG_THREADS", "WORK_ORT_THREADS", "WORK_BLAS_THREADS", "WORK_FOREST_JOBS")
+PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "BLIS_", "OPENBLAS_", "LLAMA_", "WORK_")
 
 IDLE = dict.fromkeys(("cnn", "transformer", "lstm", "forest", "kmeans", "xgboost", "lightgbm", "gemm", "mkl", "blis", "ort", "llama"), 0.99)
 HELD = dict.fromkeys(IDLE, 0.98)
-STARTED = {"cnn": 3, "transformer": 3, "mlp": 3, "lstm": 3, "ort": 5, "histgb": 2, "xgboost": 2, "llama": 5}  # joblib counts
-# the cores itself, so that a forest has no more threads than cores
+UNCONTROLLED = {"cnn": 3, "transformer": 3, "mlp": 3, "lstm": 3, "ort": 5, "xgboost": 2, "llama": 5}
+# A forest with n_jobs=-1 has no more threads than cores, by joblib's own count. Here stock's has n_jobs=8, and ours -1: a number that the program names stays.
+STARTED = {**UNCONTROLLED, "histgb": 2, "forest": 2}
 FOUR = {"cnn": {"one thread each": 0.97, "waiting alone": 1.05, "uncontrolled": 1},
         "mlp": {"one thread each": 0.97, "waiting alone": 1.25, "uncontrolled": 1},
         "transformer": {"one thread each": 0.97, "waiting alone": 1.25, "uncontrolled": 1}}
 STAGGERED = dict.fromkeys(FOUR, {"mean": 1.0, "last": 1.2})
 STEPS = {"cnn": 600, "mlp": 9000, "transformer": 1200}  # of each, some twenty seconds of a core: arrivals overlap
-LATENCY = ("cnn", "transformer", "xgboost", "gemm", "ort", "llama")
+LATENCY = ("cnn", "transformer", "xgboost", "gemm", "ort", "llama", "openmp")
 MIX = ("tensorflow", "transformer", "xgboost", "forest")
 MIX_GOALS = {"uncontrolled": 1.5, "weights only": 1.2}
 TENSORFLOW_GOAL = 1.3
@@ -91,6 +97,8 @@ def per_job(side):
 
 def missing(work):
     """Why this work cannot run here, or None."""
+    if work == "openmp":
+        return None if shutil.which("gcc") else "no gcc"
     if work == "tensorflow":
         done = subprocess.run([harness.PYTHON, "-c", "import tensorflow"], capture_output=True, text=True)
     else:
@@ -114,21 +122,41 @@ def idle(work, args):
         yield pair("idle", work, [bench.plain(work, "a")], [bench.ours(work, "b", "--spin")], args)[0], IDLE[work]
 
 
+def held_at_one(bench, work, args):
+    """A program of ours on one core that has built eight threads and is held at one. Returns the job and the number of its threads, or None with the
+    reason on the terminal."""
+    job = bench.ours(work, "b", "--max", str(BUILT), env=dict.fromkeys(NUMBERS, str(BUILT)), prefix=one_core())
+    job.wait_steps(args.warm)
+    bench.cli("set", "b", "--threads", str(BUILT))
+    job.wait_steps(len(job.steps()) + args.warm)
+    row, tasks = bench.job("b"), len(os.listdir(f"/proc/{job.pid}/task"))
+    if not row["malleable"] or row["max"] != BUILT or tasks < BUILT:
+        print(f"held {work}: left out: malleable: {row['malleable']}, pool of {row['max']}, {tasks} threads")
+        return None
+    bench.cli("set", "b", "--threads", "1")
+    return job, tasks
+
+
 def held(work, args):
     with Bench(args.env) as bench:
-        b = bench.ours(work, "b", "--max", str(BUILT), env=dict.fromkeys(NUMBERS, str(BUILT)), prefix=one_core())
-        b.wait_steps(args.warm)
-        if not bench.job("b")["malleable"]:
-            print(f"held {work}: left out, its runtime is not malleable here")
-            return
-        bench.cli("set", "b", "--threads", "1")
-        a = bench.plain(work, "a", env=dict.fromkeys(NUMBERS, "1"), prefix=one_core())
-        yield pair("held", work, [a], [b], args)[0], HELD[work]
+        b = held_at_one(bench, work, args)
+        if b:
+            a = bench.plain(work, "a", env=dict.fromkeys(NUMBERS, "1"), prefix=one_core())
+            yield {**pair("held", work, [a], [b[0]], args)[0], "threads built": b[1]}, HELD[work]
+
+
+def held_uncontrolled(work, args):
+    with Bench(args.env) as bench:
+        b = held_at_one(bench, work, args)
+        if b:
+            a = bench.plain(work, "a", env=dict.fromkeys(NUMBERS, str(BUILT)), prefix=one_core())
+            yield {**pair("held", work, [a], [b[0]], args, f"{BUILT} threads")[0], "threads built": b[1]}, UNCONTROLLED[work]
 
 
 def started(work, args):
-    asks = {"LLAMA_ARG_THREADS": str(BUILT)}  # the program's own option
-    many = {"OMP_NUM_THREADS": str(BUILT), "ORT_INTRA_OP_NUM_THREADS": str(BUILT), "LOKY_MAX_CPU_COUNT": str(BUILT), **asks}
+    asks = {"LLAMA_ARG_THREADS": str(BUILT), "WORK_FOREST_TREES": str(BUILT)}  # the program's own option; work for so many threads
+    many = {**dict.fromkeys(NUMBERS, str(BUILT)), "LOKY_MAX_CPU_COUNT": str(BUILT), **asks}
+    many["ORT_INTRA_OP_NUM_THREADS"] = many.pop("WORK_ORT_THREADS")
     with Bench(args.env) as bench:
         a = bench.plain(work, "a", env=many, prefix=one_core())
         b = bench.ours(work, "b", "--threads", "1", env=asks, prefix=one_core())
@@ -201,16 +229,21 @@ def mix(works, args):
 
 
 def resizes(work, args):
-    """How long each takes until all threads are in place: what was waited for, a safe point and the call that ran, is in it."""
+    """A row for shrinks and one for grows."""
     def ready(agent):
         latency.peer.wait_until(lambda: any(b.max_intra > 1 for b in agent.of(latency.peer.Backend)), f"{work} follows")
     with Bench(args.env) as bench:
-        acks = latency.resized(bench, bench.program(work), BUILT, 1, 0, 100, 7, ready, {**WAITS, **args.env})
-    rows = []
-    for direction, found in acks.items():
-        p50, p99, most = latency.ms([a.placed_ns - a.sent_ns for a in found])
-        rows.append({"model": f"{work}, {direction}", "n": len(found), "p50 ms": p50, "p99 ms": p99, "max ms": most})
-        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+        marks, regions = pathlib.Path(bench.folder) / "marks", work == "openmp"
+        command = [*([safe_points.compiled(bench.folder)] if regions else bench.program(work)), "--marks", str(marks)]
+        env = {**WAITS, **({"TIDE_OPENMP": "on"} if work == "openmp" else {}), **args.env}
+        acks = latency.resized(bench, command, BUILT, 1, 0, args.resizes, 7, ready, env)
+        job, rows = bench.jobs[-1], []
+        job.wait_steps(len(job.steps()) + 2)  # what follows the last command is written at the end of a step
+        for direction, found in acks.items():
+            wanted = [BUILT if direction == "grow" else 1] * len(found)
+            each = safe_points.of_regions(found, marks, wanted) if regions else safe_points.of_calls(found, marks)
+            rows.append(safe_points.row(f"{work}, {direction}", len(found), each))
+            print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     return rows
 
 
@@ -227,7 +260,8 @@ def here(works):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"latency": (None, LATENCY), "idle": (idle, IDLE), "held": (held, HELD), "started": (started, STARTED), "four": (four, FOUR),
+    parts = {"latency": (None, LATENCY), "idle": (idle, IDLE), "held": (held, HELD),
+             "held-uncontrolled": (held_uncontrolled, UNCONTROLLED), "started": (started, STARTED), "four": (four, FOUR),
              "staggered": (staggered, STAGGERED), "mix": (mix, MIX)}
     p.add_argument("--part", choices=[*parts, "all"], default="all")
     p.add_argument("--works", help="a list; usual: all of the part")
@@ -237,6 +271,8 @@ def main():
     p.add_argument("--steps", type=int, help="staggered: of each program (usual: some twenty seconds of a core)")
     p.add_argument("--apart", type=float, default=5, metavar="SECONDS", help="staggered: between two arrivals")
     p.add_argument("--warm", type=int, default=8, metavar="STEPS")
+    p.add_argument("--resizes", type=int, default=100, help="latency: of each direction")
+    p.add_argument("--no-results", action="store_true", help="to try it: print, and save nothing")
     p.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for the programs of ours")
     args = p.parse_args()
     args.env = dict(one.split("=", 1) for one in args.env)
@@ -249,13 +285,15 @@ def main():
         if part == "latency":
             for work in works:
                 rows += resizes(work, args)
-                harness.save("runtimes-latency", rows)
+                if not args.no_results:
+                    harness.save("runtimes-latency", rows)
             continue
         for what in ([works] if part == "mix" else works):
             for row, goal in measure(what, args):
                 harness.show_ratio(f"{part} {row['model']}", row, goal)
                 rows.append({**row, "goal": goal, **({"env": args.env} if args.env else {})})
-                harness.save(f"runtimes-{part}", rows)
+                if not args.no_results:
+                    harness.save(f"runtimes-{part}", rows)
 
 
 if __name__ == "__main__":
