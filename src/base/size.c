@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/size.h"
 
+#include "base/devices.h"
+
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,4 +57,52 @@ void size_text(uint64_t bytes, char ret[SIZE_TEXT_MAX])
         unit++;
     }
     snprintf(ret, SIZE_TEXT_MAX, "%.3g%.*s", value, unit >= 0, unit >= 0 ? units + unit : "");
+}
+
+/* ---- devices ---- */
+
+static int find_kind(const char *name, size_t length)
+{
+    for (int kind = 0; kind < DEVICE_KINDS; kind++)
+        if (strlen(device_kind_name(kind)) == length &&
+            strncmp(device_kind_name(kind), name, length) == 0)
+            return kind;
+    return -1;
+}
+
+int devices_parse(const char *text, int64_t *ret_counts)
+{
+    int64_t counts = 0;
+
+    for (bool more = true; more; text++) {
+        size_t length = strcspn(text, "="),
+               digits = strspn(text + length + !!text[length], "0123456789");
+        int kind = find_kind(text, length);
+        unsigned long number;
+
+        if (kind < 0 || digits < 1 || digits > 3 || devices_of(counts, kind))
+            return -EINVAL;
+        number = strtoul(text + length + 1, NULL, 10);
+        if (number < 1 || number > DEVICES_OF_KIND_MAX)
+            return -EINVAL;
+        counts = devices_with(counts, kind, (unsigned)number);
+        text += length + 1 + digits;
+        more = *text == ',';
+        if (!more && *text)
+            return -EINVAL;
+    }
+    *ret_counts = counts;
+    return 0;
+}
+
+const char *devices_text(int64_t counts, char buf[DEVICES_TEXT_MAX])
+{
+    size_t n = 0;
+
+    *buf = '\0';
+    for (int kind = 0; kind < DEVICE_KINDS; kind++)
+        if (devices_of(counts, kind))
+            n += (size_t)snprintf(buf + n, DEVICES_TEXT_MAX - n, "%s%s=%u", n ? "," : "",
+                                  device_kind_name(kind), devices_of(counts, kind));
+    return buf;
 }

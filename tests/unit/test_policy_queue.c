@@ -349,6 +349,32 @@ static void memory_that_is_too_little_holds_up_those_who_need_some(void **state)
     assert_true(outcome.domains[0].oversubscribed[POLICY_MEMORY]);
 }
 
+static void a_job_waits_for_devices_and_paused_ones_keep_theirs(void **state)
+{
+    struct policy_job *paused;
+
+    scene_init(&scene, 8, GIB(16));
+    scene.domains[0].capacity.of[POLICY_DEVICE + DEVICE_NVIDIA] = 3;
+    asks(1)->min.of[POLICY_DEVICE + DEVICE_NVIDIA] = 2;
+    paused = asks(4);
+    paused->state = POLICY_PAUSED;
+    scene_hold(&scene, paused, 0, 4, GIB(1));
+    scene.held[1][0].amount.of[POLICY_DEVICE + DEVICE_NVIDIA] = 2;
+    runs_with(8, 8);
+    decide("fcfs/strict/rigid");
+    expect(0, POLICY_VERB_HOLD, 0,
+           "waits for nvidia devices: needs 2 nvidia devices, 1 nvidia device free");
+    expect(1, POLICY_VERB_HOLD, 0, "waits for cores: needs 4 cores, 0 cores free");
+    assert_int_equal(policy_decision_total(&outcome.plan, 1, POLICY_DEVICE + DEVICE_NVIDIA), 2);
+    scene.snapshot.job_count = 2; /* the paused one passes: it has what the first waits for */
+    decide("fcfs/strict/rigid");
+    expect(1, POLICY_VERB_RESUME, 4, "rigid, stays at 4 cores");
+    scene.domains[0].capacity.of[POLICY_DEVICE + DEVICE_NVIDIA] = 1;
+    decide("fcfs/strict/rigid");
+    expect(0, POLICY_VERB_INFEASIBLE, 0,
+           "needs 2 nvidia devices, more than the 1 nvidia device there are");
+}
+
 /* Else the job in front waited for ever for memory that the one behind it holds. */
 static void a_paused_job_passes_one_that_waits_for_memory(void **state)
 {
@@ -472,7 +498,7 @@ static bool is_after(const struct policy_job *b, const struct policy_job *a)
 }
 
 /* Under fcfs: whoever begins is of a smaller class than all who wait for room, or as old in the
- * same class, or passes one short of memory. */
+ * same class, or passes one short of memory or devices. */
 static void nobody_overtakes(void **state)
 {
     uint32_t held = 0;
@@ -490,7 +516,7 @@ static void nobody_overtakes(void **state)
             held++;
             for (uint32_t k = 0; k < scene.snapshot.job_count; k++) {
                 if (begins(k) && is_after(&scene.jobs[k], &scene.jobs[i]))
-                    assert_true(reason->arg[0] == POLICY_MEMORY &&
+                    assert_true(policy_stays((int)reason->arg[0]) &&
                                 scene.jobs[k].state == POLICY_PAUSED);
             }
         }
@@ -629,6 +655,7 @@ int main(void)
         cmocka_unit_test(a_job_within_one_numa_node_starts_in_the_emptier_one),
         cmocka_unit_test(memory_is_needed_like_cores_and_a_paused_job_keeps_its_own),
         cmocka_unit_test(memory_that_is_too_little_holds_up_those_who_need_some),
+        cmocka_unit_test(a_job_waits_for_devices_and_paused_ones_keep_theirs),
         cmocka_unit_test(a_paused_job_passes_one_that_waits_for_memory),
         cmocka_unit_test(every_plan_is_right_and_the_same_again),
         cmocka_unit_test(the_order_of_jobs_does_not_matter),

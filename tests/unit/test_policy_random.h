@@ -85,6 +85,8 @@ static inline void random_fixed(struct policy_job *job, unsigned flavour)
     job->request.of[POLICY_MCPU] = one_in(2) ? random_mcpu(flavour, 8) : 0;
     job->request.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(40)) : 0;
     job->min.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(8)) : 0;
+    for (int r = POLICY_DEVICE; r < POLICY_RESOURCE_MAX && one_in(3); r++)
+        job->request.of[r] = job->min.of[r] = random_below(3);
     if (one_in(4)) {
         job->pinned_by = 1 + random_below(POLICY_PIN_MAX - 1);
         job->pinned.of[POLICY_MCPU] = random_mcpu(flavour, 12);
@@ -143,6 +145,8 @@ static inline void random_job(struct scene *scene, unsigned flavour)
         scene->held[job - scene->jobs][i].amount.of[POLICY_PS] = random_below(3);
         scene->held[job - scene->jobs][i].amount.of[POLICY_WORKER] = random_below(3);
     }
+    for (uint32_t i = 0; flavour & WITH_FIXED && i < job->current_count && one_in(3); i++)
+        scene->held[job - scene->jobs][i].amount.of[POLICY_DEVICE + 1] = random_below(3);
 }
 
 /* Snapshot number @n: the same one on every machine. */
@@ -150,6 +154,8 @@ static inline void random_scene(struct scene *scene, uint32_t n, unsigned flavou
 {
     random_state = n;
     random_tree(scene, flavour);
+    for (int r = POLICY_DEVICE; flavour & WITH_FIXED && r < POLICY_RESOURCE_MAX && one_in(2); r++)
+        scene->domains[0].capacity.of[r] = random_below(6);
     for (uint32_t i = random_below(one_in(3) ? 40 : 6) + 1; i > 0; i--)
         random_job(scene, flavour);
 }

@@ -426,6 +426,32 @@ static void every_policy_serves_several_users(void **state)
         }
 }
 
+/* The first user is decided for before the second, whose job has no place in any plan yet. */
+static void what_another_users_job_has_begun_with_is_not_there(void **state)
+{
+    int device = POLICY_DEVICE + DEVICE_NVIDIA;
+
+    scene_init(&scene, 4, GIB(64));
+    tell_users(&scene, 2);
+    scene.domains[0].capacity.of[device] = 2;
+    job_of(0)->state = POLICY_QUEUED;
+    job_of(1);
+    scene.jobs[0].min.of[POLICY_MEMORY] = GIB(60);
+    scene.jobs[1].min.of[POLICY_MEMORY] = GIB(5);
+    decide_by("equal", &scene, &outcome);
+    assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_HOLD);
+    scene.jobs[0].min.of[POLICY_MEMORY] = GIB(59);
+    decide_by("equal", &scene, &outcome);
+    assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_START);
+    scene.jobs[0].min.of[device] = 1;
+    scene.jobs[1].min.of[device] = 2;
+    decide_by("equal", &scene, &outcome);
+    assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_HOLD);
+    scene.jobs[1].min.of[device] = 1;
+    decide_by("equal", &scene, &outcome);
+    assert_int_equal(outcome.decisions[0].verb, POLICY_VERB_START);
+}
+
 static void a_job_of_nobody_is_refused(void **state)
 {
     struct policy_fault fault;
@@ -508,6 +534,7 @@ int main(void)
         cmocka_unit_test(shares_are_never_more_than_the_machine),
         cmocka_unit_test(one_user_has_the_same_plan_as_without_users),
         cmocka_unit_test(every_policy_serves_several_users),
+        cmocka_unit_test(what_another_users_job_has_begun_with_is_not_there),
         cmocka_unit_test(a_job_of_nobody_is_refused),
         cmocka_unit_test(what_one_user_tells_takes_nothing_from_another),
     };

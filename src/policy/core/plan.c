@@ -158,6 +158,13 @@ static bool same_places(const struct check *c, uint32_t j, int first, int last)
            covers(job->current, job->current_count, planned, count, first, last);
 }
 
+/* The same for what a program keeps while it stands still. */
+static bool same_stays(const struct check *c, uint32_t j)
+{
+    return same_places(c, j, POLICY_MEMORY, POLICY_MEMORY) &&
+           same_places(c, j, POLICY_DEVICE, POLICY_RESOURCE_MAX - 1);
+}
+
 static int check_places(struct check *c, uint32_t j)
 {
     const struct policy_job *job = &c->snapshot->jobs[j];
@@ -183,7 +190,7 @@ static int check_places(struct check *c, uint32_t j)
     return 0;
 }
 
-/* A job that will not run holds nothing; a paused job holds its memory where it is. */
+/* A job that will not run holds nothing; a paused job holds memory and devices where they are. */
 static int check_stopped(struct check *c, uint32_t j)
 {
     bool in_memory =
@@ -192,20 +199,20 @@ static int check_stopped(struct check *c, uint32_t j)
     for (int r = 0; r < POLICY_RESOURCE_MAX; r++) {
         int64_t total = policy_decision_total(c->plan, j, r);
 
-        if (total != 0 && !(in_memory && r == POLICY_MEMORY))
+        if (total != 0 && !(in_memory && policy_stays(r)))
             return fail_amount(c, POLICY_FAULT_HOLDS, j, r, total, 0);
     }
-    if (in_memory && !same_places(c, j, POLICY_MEMORY, POLICY_MEMORY))
+    if (in_memory && !same_stays(c, j))
         return fail(c, POLICY_FAULT_MEMORY, j);
     return 0;
 }
 
-/* A program's memory stays allocated, whatever the bounds say by now. */
-static bool memory_is_in_use(const struct check *c, uint32_t j, int r, int64_t total)
+/* A program's memory stays allocated, and its devices open, whatever the bounds say by now. */
+static bool stays_in_use(const struct check *c, uint32_t j, int r, int64_t total)
 {
     const struct policy_job *job = &c->snapshot->jobs[j];
 
-    return r == POLICY_MEMORY && job->current_count &&
+    return policy_stays(r) && job->current_count &&
            total == policy_amount_total(job->current, job->current_count, r);
 }
 
@@ -219,7 +226,7 @@ static int check_sizes(struct check *c, uint32_t j)
         bool beyond = r == POLICY_MCPU && c->plan->decisions[j].reason.user_mcpu && total > 0;
 
         /* Beyond its user's share, a pin is a maximum, and one core is the minimum. */
-        if (beyond && total < (fixed >= 0 ? fixed : job->min.of[r]))
+        if (beyond && (total < (fixed >= 0 ? fixed : job->min.of[r]) || total == POLICY_CORE_MCPU))
             continue;
         if (fixed >= 0 && total != fixed)
             return fail_amount(c,
@@ -227,7 +234,7 @@ static int check_sizes(struct check *c, uint32_t j)
                                    ? POLICY_FAULT_PINNED
                                    : POLICY_FAULT_RIGID,
                                j, r, total, fixed);
-        if (fixed >= 0 || memory_is_in_use(c, j, r, total))
+        if (fixed >= 0 || stays_in_use(c, j, r, total))
             continue;
         if (total < job->min.of[r] || (r == POLICY_MCPU && total == 0))
             return fail_amount(c, POLICY_FAULT_MINIMUM, j, r, total, job->min.of[r]);
@@ -318,7 +325,7 @@ static int check_decision(struct check *c, uint32_t j)
     r = check_sizes(c, j);
     if (r < 0)
         return r;
-    if (decision->verb == POLICY_VERB_RESUME && !same_places(c, j, POLICY_MEMORY, POLICY_MEMORY))
+    if (decision->verb == POLICY_VERB_RESUME && !same_stays(c, j))
         return fail(c, POLICY_FAULT_MEMORY, j);
     if (decision->verb == POLICY_VERB_KEEP && !same_places(c, j, 0, POLICY_RESOURCE_MAX - 1))
         return fail(c, POLICY_FAULT_NOT_KEPT, j);

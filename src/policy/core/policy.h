@@ -8,11 +8,12 @@
  * storage is the caller's, who asks policy_room() how much a plan may need.
  *
  * An index of a job or a domain is its place in the snapshot's array. Amounts are integers: mcpu in
- * thousandths of a core, memory in bytes, parameter servers and workers as counts. Times are
- * nanoseconds of one clock (CLOCK_MONOTONIC in the daemon, virtual in the simulator).
+ * thousandths of a core, memory in bytes, parameter servers, workers and devices as counts. Times
+ * are nanoseconds of one clock (CLOCK_MONOTONIC in the daemon, virtual in the simulator).
  */
 #pragma once
 
+#include "base/devices.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -39,8 +40,16 @@ enum policy_resource {
     POLICY_MEMORY, /* bytes; a paused job keeps its own */
     POLICY_PS,     /* parameter servers */
     POLICY_WORKER,
-    POLICY_RESOURCE_MAX
+    POLICY_CURVE_MAX,                 /* none of those that follow makes a job faster */
+    POLICY_DEVICE = POLICY_CURVE_MAX, /* of kind 0, and so on; a paused job keeps its own */
+    POLICY_RESOURCE_MAX = POLICY_DEVICE + DEVICE_KINDS
 };
+
+/* True of what a program keeps while it stands still, and no plan can take from it. */
+static inline bool policy_stays(int resource)
+{
+    return resource == POLICY_MEMORY || resource >= POLICY_DEVICE;
+}
 
 /* One amount of each resource, indexed by enum policy_resource. */
 struct policy_vector {
@@ -149,13 +158,13 @@ struct policy_job {
     struct policy_vector min;
     struct policy_vector max;    /* 0: cannot use this resource; but one core is always granted */
     uint32_t pinned_by;          /* enum policy_pin */
-    struct policy_vector pinned; /* the pinned amounts, never MEMORY; 0: not pinned */
+    struct policy_vector pinned; /* the pinned amounts, never what stays; 0: not pinned */
     uint32_t lent;               /* cores lent and not yet returned */
     uint32_t borrowed;           /* cores borrowed from those that others lent */
 
     /*
      * The job's amounts now, at most one entry per domain; empty in the queue. For a paused job
-     * (never empty) the amounts before the pause; it still holds the memory.
+     * (never empty) the amounts before the pause; it still holds memory and devices.
      */
     const struct policy_amount *current;
     uint32_t current_count;
@@ -169,7 +178,7 @@ struct policy_job {
 
     uint64_t remaining_ns; /* work left, as time with one unit of everything; POLICY_UNKNOWN */
     uint64_t remaining_error_ns;
-    struct policy_curve curve[POLICY_RESOURCE_MAX]; /* MCPU by whole cores; MEMORY has none */
+    struct policy_curve curve[POLICY_CURVE_MAX]; /* MCPU by whole cores; MEMORY has none */
     uint32_t communication_permille; /* part of a step that waits for parameter servers */
     uint64_t cost_ns[POLICY_ACTION_MAX];
 };
@@ -208,7 +217,7 @@ enum policy_verb {
     POLICY_VERB_START,      /* queued -> running */
     POLICY_VERB_KEEP,       /* running, amounts as they are */
     POLICY_VERB_RESIZE,     /* running, other amounts or other places */
-    POLICY_VERB_PAUSE,      /* running -> paused, its memory stays where it is */
+    POLICY_VERB_PAUSE,      /* running -> paused, memory and devices stay */
     POLICY_VERB_RESUME,     /* paused -> running */
     POLICY_VERB_HOLD,       /* stays queued or paused */
     POLICY_VERB_INFEASIBLE, /* not running, and this snapshot's capacity can never run it */
@@ -408,7 +417,8 @@ size_t policy_param_text(const struct policy_param *param, int64_t value, char *
 /* Makes a running, malleable job of weight 1: at least one core, no maximum, home or deadline. */
 void policy_job_init(struct policy_job *job, uint64_t id);
 
-/* Makes a lone machine: one POLICY_NODE as root. @memory_bytes 0: memory is not counted. */
+/* Makes a lone machine: one POLICY_NODE as root. @memory_bytes 0: memory is not counted. Devices
+ * are not counted before the caller says how many there are. */
 void policy_machine_init(struct policy_domain *root, int64_t mcpu, int64_t memory_bytes);
 
 /* ---- reading snapshots and plans ------------------------------------------------------------- */

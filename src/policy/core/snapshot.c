@@ -13,7 +13,9 @@ void policy_job_init(struct policy_job *job, uint64_t id)
     job->weight = 1;
     job->min.of[POLICY_MCPU] = POLICY_CORE_MCPU;
     job->max.of[POLICY_MCPU] = POLICY_UNLIMITED;
-    job->max.of[POLICY_MEMORY] = POLICY_UNLIMITED;
+    for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
+        if (policy_stays(r))
+            job->max.of[r] = POLICY_UNLIMITED;
     job->deadline_ns = POLICY_NEVER;
     job->remaining_ns = POLICY_UNKNOWN;
 }
@@ -25,6 +27,8 @@ void policy_machine_init(struct policy_domain *root, int64_t mcpu, int64_t memor
     root->level = POLICY_NODE;
     root->capacity.of[POLICY_MCPU] = mcpu;
     root->capacity.of[POLICY_MEMORY] = memory_bytes ? memory_bytes : POLICY_UNLIMITED;
+    for (int r = POLICY_DEVICE; r < POLICY_RESOURCE_MAX; r++)
+        root->capacity.of[r] = POLICY_UNLIMITED;
 }
 
 bool policy_domain_within(const struct policy_snapshot *snapshot, uint32_t domain,
@@ -202,10 +206,9 @@ static bool bounds_are_well_formed(const struct policy_job *job)
 {
     for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
         if (job->min.of[r] < 0 || job->max.of[r] < job->min.of[r] || job->request.of[r] < 0 ||
-            job->pinned.of[r] < 0)
+            job->pinned.of[r] < 0 || (policy_stays(r) && job->pinned.of[r]))
             return false;
-    return job->pinned.of[POLICY_MEMORY] == 0 &&
-           job->min.of[POLICY_MCPU] <= POLICY_CORES_MAX * POLICY_CORE_MCPU &&
+    return job->min.of[POLICY_MCPU] <= POLICY_CORES_MAX * POLICY_CORE_MCPU &&
            job->request.of[POLICY_MCPU] <= POLICY_CORES_MAX * POLICY_CORE_MCPU &&
            job->pinned.of[POLICY_MCPU] <= POLICY_CORES_MAX * POLICY_CORE_MCPU;
 }
@@ -264,7 +267,7 @@ static bool has_zero(const uint32_t *table, uint32_t count, struct good_tables *
 
 static bool curves_are_well_formed(const struct policy_job *job, struct good_tables *good)
 {
-    for (int r = 0; r < POLICY_RESOURCE_MAX; r++) {
+    for (int r = 0; r < POLICY_CURVE_MAX; r++) {
         const struct policy_curve *curve = &job->curve[r];
 
         if ((curve->count == 0) != (curve->speedup_permille == NULL) ||

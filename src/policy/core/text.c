@@ -160,14 +160,20 @@ static const char *const level_name[POLICY_LEVEL_MAX] = {
 static_assert(sizeof(level_name) / sizeof(level_name[0]) == POLICY_SMT + 1,
               "every level has a name");
 
-static const char *const resource_name[POLICY_RESOURCE_MAX] = {
-    [POLICY_MCPU] = "cores",
-    [POLICY_MEMORY] = "memory",
-    [POLICY_PS] = "parameter servers",
-    [POLICY_WORKER] = "workers",
+static const char *const resource_name[POLICY_RESOURCE_MAX] = {[POLICY_MCPU] = "cores",
+                                                               [POLICY_MEMORY] = "memory",
+                                                               [POLICY_PS] = "parameter servers",
+                                                               [POLICY_WORKER] = "workers",
+#define ROW(ID, name) [POLICY_DEVICE + DEVICE_##ID] = name " devices",
+                                                               DEVICE_KINDS_OF(ROW)
+#undef ROW
 };
-static_assert(sizeof(resource_name) / sizeof(resource_name[0]) == POLICY_WORKER + 1,
-              "every resource has a name");
+
+static const char *const device_name[DEVICE_KINDS] = {
+#define ROW(ID, name) name,
+    DEVICE_KINDS_OF(ROW)
+#undef ROW
+};
 
 static const char *const pin_name[POLICY_PIN_MAX] = {
     [POLICY_PIN_NONE] = "by nobody",
@@ -247,6 +253,9 @@ static void put_amount(struct writer *w, uint64_t resource, int64_t value)
         break;
     default:
         put_number(w, value);
+        put_char(w, ' ');
+        put_text(w, name_of(device_name, resource - POLICY_DEVICE, DEVICE_KINDS));
+        put_text(w, value == 1 ? " device" : " devices");
     }
 }
 

@@ -33,7 +33,8 @@ void layout_init(struct layout *layout, const struct policy_snapshot *snapshot,
 
 void layout_use(struct layout *layout, uint32_t domain, int resource, int64_t amount)
 {
-    for (uint32_t d = domain; d != POLICY_NO_PARENT; d = layout->snapshot->domains[d].parent) {
+    for (uint32_t d = domain; amount && d != POLICY_NO_PARENT;
+         d = layout->snapshot->domains[d].parent) {
         int64_t *left = &layout->left[d].of[resource];
 
         /* a value below all bounds stays negative, also when some of it is given back */
@@ -64,16 +65,15 @@ int64_t layout_capacity(const struct layout *layout, uint32_t domain, int resour
     return smallest(layout, layout->capacity, domain, resource);
 }
 
-/* Memory comes first: no pause of another job can free it. */
+/* Memory and devices come first: no pause of another job can free them. */
 static int first_above(const struct layout *layout, const struct policy_vector *of_domain,
                        uint32_t domain, const struct policy_vector *need)
 {
-    static const int order[] = {POLICY_MEMORY, POLICY_MCPU, POLICY_PS, POLICY_WORKER};
-
-    for (int i = 0; i < POLICY_RESOURCE_MAX; i++)
-        if (need->of[order[i]] &&
-            need->of[order[i]] > smallest(layout, of_domain, domain, order[i]))
-            return order[i];
+    for (int stays = 1; stays >= 0; stays--)
+        for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
+            if (policy_stays(r) == stays && need->of[r] &&
+                need->of[r] > smallest(layout, of_domain, domain, r))
+                return r;
     return POLICY_RESOURCE_MAX;
 }
 
@@ -163,14 +163,17 @@ void layout_present(struct layout *layout, uint32_t j)
     const struct policy_job *job = &layout->snapshot->jobs[j];
 
     lay_out(layout, j, policy_job_place(layout->snapshot, job));
-    if (job->current_count == 0)
-        layout_entries(layout, j)->amount.of[POLICY_MEMORY] = policy_job_least(job, POLICY_MEMORY);
+    for (int r = 0; r < POLICY_RESOURCE_MAX && job->current_count == 0; r++)
+        if (policy_stays(r))
+            layout_entries(layout, j)->amount.of[r] = policy_job_least(job, r);
     place_tasks(layout, j, POLICY_PS);
     place_tasks(layout, j, POLICY_WORKER);
     for (uint32_t i = 0; i < layout->plan->decisions[j].amount_count; i++) {
         const struct policy_amount *entry = &layout_entries(layout, j)[i];
 
-        layout_use(layout, entry->domain, POLICY_MEMORY, entry->amount.of[POLICY_MEMORY]);
+        for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
+            if (policy_stays(r))
+                layout_use(layout, entry->domain, r, entry->amount.of[r]);
     }
 }
 
@@ -195,7 +198,7 @@ void layout_need(const struct layout *layout, uint32_t j, uint32_t place,
         int64_t least = policy_job_least(job, r), want = job->request.of[r];
 
         if (job->state == POLICY_PAUSED) {
-            if (r != POLICY_MEMORY)
+            if (!policy_stays(r))
                 ret_need->of[r] = policy_amount_total(
                     layout->plan->amounts + decision->amount_first, decision->amount_count, r);
             continue;
@@ -236,8 +239,11 @@ void layout_refuse(struct layout *layout, uint32_t j, uint32_t place,
 
 static bool is_empty(const struct policy_vector *amount)
 {
-    return !(amount->of[POLICY_MCPU] | amount->of[POLICY_MEMORY] | amount->of[POLICY_PS] |
-             amount->of[POLICY_WORKER]);
+    int64_t any = 0;
+
+    for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
+        any |= amount->of[r];
+    return any == 0;
 }
 
 bool layout_is_unchanged(const struct policy_snapshot *snapshot, const struct policy_plan *plan,
@@ -300,7 +306,9 @@ void layout_stop(struct layout *layout, uint32_t j, enum policy_verb verb)
     for (uint32_t i = 0; i < layout->plan->decisions[j].amount_count; i++) {
         struct policy_vector *amount = &layout_entries(layout, j)[i].amount;
 
-        *amount = (struct policy_vector){.of[POLICY_MEMORY] = amount->of[POLICY_MEMORY]};
+        for (int r = 0; r < POLICY_RESOURCE_MAX; r++)
+            if (!policy_stays(r))
+                amount->of[r] = 0;
     }
     drop_empty(layout, j);
     layout->plan->decisions[j].verb = verb;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A plan in the making: where each job's amounts lie, what is left in each domain, and at the end
- * the verb. A job's first entry is its place, which gets all of its cores. Its memory, parameter
- * servers and workers stay in the domains where they are.
+ * the verb. A job's first entry is its place, which gets all of its cores. Its memory, devices,
+ * parameter servers and workers stay in the domains where they are.
  *
  * Pure; used by policies alone, within one decision. Its storage is the plan's.
  */
@@ -47,8 +47,9 @@ void layout_reason(struct layout *layout, uint32_t job, enum policy_reason_code 
 void layout_fixed_reason(struct layout *layout, uint32_t job);
 
 /*
- * Lays out a running or paused job, and uses its memory. All but cores stays as it is, unless a
- * bound or pin says otherwise. A paused job's parameter servers and workers go to its place.
+ * Lays out a running or paused job, and uses its memory and devices. All but cores stays as it is,
+ * unless a bound or pin says otherwise. A paused job's parameter servers and workers go to its
+ * place.
  */
 void layout_present(struct layout *layout, uint32_t job);
 
@@ -57,13 +58,13 @@ void layout_tasks(struct layout *layout, uint32_t job, int sign);
 
 /*
  * Tells a waiting job's needs in @place besides cores. A queued job needs its request, or its
- * minimum where the machine cannot hold that; a paused job its former amounts, except memory.
+ * minimum where the machine cannot hold that; a paused job its former amounts, except what it kept.
  */
 void layout_need(const struct layout *layout, uint32_t job, uint32_t place,
                  struct policy_vector *ret_need);
 
-/* Returns the first resource of which @place has less left than @need: memory, then cores, then
- * the others. POLICY_RESOURCE_MAX: there is room. */
+/* Returns the first resource of which @place has less left than @need: memory, devices, then
+ * cores, then the others. POLICY_RESOURCE_MAX: there is room. */
 int layout_lacks(const struct layout *layout, uint32_t place, const struct policy_vector *need);
 
 /* Compares with the capacity instead: such a need can never fit. */
@@ -84,5 +85,5 @@ bool layout_is_unchanged(const struct policy_snapshot *snapshot, const struct po
 /* Sets cores and verb of a job that runs under the plan. */
 void layout_run(struct layout *layout, uint32_t job, int64_t mcpu);
 
-/* Sets the verb of a job that is laid out but does not run: it keeps only its memory. */
+/* Sets the verb of a job that is laid out but does not run: it keeps only memory and devices. */
 void layout_stop(struct layout *layout, uint32_t job, enum policy_verb verb);

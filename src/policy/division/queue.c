@@ -337,10 +337,10 @@ static bool make_room(struct queue *q, uint32_t j, uint32_t place, const struct 
 
 static void stop_row(struct queue *q, uint32_t j, int lacking)
 {
-    q->may_pass = q->head == QUEUE_NOBODY && lacking == POLICY_MEMORY;
+    q->may_pass = q->head == QUEUE_NOBODY && policy_stays(lacking);
     if (q->head == QUEUE_NOBODY)
         q->head = j;
-    if (lacking != POLICY_MEMORY)
+    if (!policy_stays(lacking))
         q->next = j;
 }
 
@@ -367,7 +367,7 @@ static void try_to_begin(struct queue *q, uint32_t j, uint32_t place,
     int lacking = layout_lacks(&q->layout, place, need);
 
     if (lacking == POLICY_RESOURCE_MAX ||
-        (lacking != POLICY_MEMORY && q->pausing && make_room(q, j, place, need))) {
+        (!policy_stays(lacking) && q->pausing && make_room(q, j, place, need))) {
         begin(q, j, place, need);
         return;
     }

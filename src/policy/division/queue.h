@@ -4,7 +4,7 @@
  *
  * Jobs stand in a row, which the policy orders. The first waiting job starts or resumes as soon as
  * there is room for it. Until then all jobs behind it wait, too (no backfilling). The exception:
- * while it waits for memory, paused jobs may resume, because they hold the memory that it needs. A
+ * while it waits for memory or devices, paused jobs may resume, as they hold what it needs. A
  * job that can never run does not hold the row up.
  *
  * Three parameters say how many cores a job gets.
@@ -23,8 +23,9 @@
  *
  * A job without a request asks for its minimum. A request above what the job's place has counts as
  * all that the place has. Running jobs that cannot be paused go on with at least their minimum,
- * wherever they stand. A job also needs its memory, parameter servers and workers; a paused job
- * keeps its memory. Where resize is `both`, cores are lent and borrowed as in share.h.
+ * wherever they stand. A job also needs its memory, devices, parameter servers and workers; a
+ * paused job keeps memory and devices. Where resize is `both`, cores are lent and borrowed as in
+ * share.h.
  * Pure; used by the three policies alone, within one decision. Storage is the plan's scratch.
  */
 #pragma once
@@ -102,7 +103,7 @@ struct queue {
     int64_t unit;                        /* the policy's own parameter: ageing, quantum */
     int64_t param[QUEUE_PARAM_MAX];
     uint32_t head; /* the first job that must wait, or QUEUE_NOBODY */
-    bool may_pass; /* the head waits for memory: paused jobs may go past it */
+    bool may_pass; /* the head waits for memory or devices: paused jobs may go past it */
     uint32_t next; /* the first job that waits for cores of a running one, or QUEUE_NOBODY */
 };
 

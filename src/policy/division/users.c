@@ -352,6 +352,23 @@ static void soften(struct policy_job *job)
         job->max.of[POLICY_MCPU] = job->min.of[POLICY_MCPU];
 }
 
+/*
+ * Points @ret at the job's amounts and returns their number. A job that began by itself has memory
+ * and devices before the first plan has placed it: they are written to @begun.
+ */
+static uint32_t held_by(const struct policy_job *job, struct policy_amount *begun,
+                        const struct policy_amount **ret)
+{
+    *ret = job->current;
+    if (job->current_count || job->state != POLICY_RUNNING)
+        return job->current_count;
+    *begun = (struct policy_amount){.domain = job->home};
+    for (int r = POLICY_MEMORY; r < POLICY_RESOURCE_MAX; r++)
+        begun->amount.of[r] = policy_job_least(job, r);
+    *ret = begun;
+    return 1;
+}
+
 /* Others' amounts of an undivided resource are not there for this user. */
 static void fill_domains(struct users *u, const struct part *p, int64_t mcpu)
 {
@@ -362,14 +379,18 @@ static void fill_domains(struct users *u, const struct part *p, int64_t mcpu)
         for (int r = POLICY_MEMORY; r < POLICY_RESOURCE_MAX; r++) {
             int64_t *capacity = &u->domains[d].capacity.of[r], held = u->held[d].of[r];
 
-            for (uint32_t j = 0; j < p->count; j++)
-                for (uint32_t i = 0; i < u->jobs[p->first + j].current_count; i++) {
-                    const struct policy_amount *own = &u->jobs[p->first + j].current[i];
+            if (*capacity == POLICY_UNLIMITED)
+                continue;
+            for (uint32_t j = 0; j < p->count; j++) {
+                struct policy_amount begun;
+                const struct policy_amount *own;
+                uint32_t n = held_by(&u->jobs[p->first + j], &begun, &own);
 
-                    if (policy_domain_within(s, own->domain, d))
-                        held -= own->amount.of[r];
-                }
-            if (*capacity != POLICY_UNLIMITED && held > 0)
+                for (uint32_t i = 0; i < n; i++)
+                    if (policy_domain_within(s, own[i].domain, d))
+                        held -= own[i].amount.of[r];
+            }
+            if (held > 0)
                 *capacity = *capacity > held ? *capacity - held : 0;
         }
     u->domains[0].capacity.of[POLICY_MCPU] = mcpu;
@@ -382,12 +403,21 @@ static void hold(struct users *u, const struct policy_amount *amount, int sign)
             u->held[d].of[r] += sign * amount->amount.of[r];
 }
 
+static void hold_job(struct users *u, const struct policy_job *job, int sign)
+{
+    struct policy_amount begun;
+    const struct policy_amount *amounts;
+    uint32_t n = held_by(job, &begun, &amounts);
+
+    for (uint32_t i = 0; i < n; i++)
+        hold(u, &amounts[i], sign);
+}
+
 static void hold_all(struct users *u)
 {
     memset(u->held, 0, u->all->domain_count * sizeof(*u->held));
     for (uint32_t j = 0; j < u->all->job_count; j++)
-        for (uint32_t i = 0; i < u->all->jobs[j].current_count; i++)
-            hold(u, &u->all->jobs[j].current[i], 1);
+        hold_job(u, &u->all->jobs[j], 1);
 }
 
 /* Plans for one user with @mcpu beside the granted cores; decisions go to u->decisions. */
@@ -562,8 +592,7 @@ static void adopt(struct users *u, const struct part *p, const struct policy_pla
     for (uint32_t i = 0; i < p->count; i++) {
         struct policy_decision *d = &plan->decisions[u->origin[p->first + i]];
 
-        for (uint32_t k = 0; k < u->jobs[p->first + i].current_count; k++)
-            hold(u, &u->jobs[p->first + i].current[k], -1);
+        hold_job(u, &u->jobs[p->first + i], -1);
         *d = own->decisions[i];
         d->amount_first += (uint32_t)plan->amount_count;
         d->user_mcpu = p->share_mcpu + p->granted_mcpu;
