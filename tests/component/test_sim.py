@@ -74,6 +74,22 @@ def test_a_job_refused_for_its_deadline_could_run_on_this_machine(tide, scenario
     assert "never run on this machine" in tide("sim", scenario(large), "--policy", "fcfs").stderr
 
 
+def test_jobs_wait_for_devices_and_keep_cores_for_them(tide, scenario):
+    job = {"work": 40, "speedup": 1, "devices": "nvidia=1", "max": 2}
+    one = {"machine": {"cores": 8, "devices": "nvidia=1"}, "jobs": [job, job]}
+    two = {"machine": {"cores": 8, "devices": "nvidia=2"}, "jobs": [job, job]}
+    for policy in ("fcfs", "equal", "throughput"):
+        assert metrics(sim_json(tide, scenario(one), "--policy", policy), policy)["makespan"]["mean"] == pytest.approx(40)
+        assert metrics(sim_json(tide, scenario(two), "--policy", policy), policy)["makespan"]["mean"] == pytest.approx(20)
+    none = {"machine": {"cores": 8, "devices": "uverbs=1"}, "jobs": [job]}
+    assert "never run on this machine" in tide("sim", scenario(none), "--policy", "fcfs").stderr
+    heavy = {"name": "heavy", "work": 70, "speedup": 1, "weight": 10000}
+    fed = {"name": "fed", "work": 40, "speedup": 1, "weight": 1, "devices": "nvidia=2"}
+    run = sim_json(tide, scenario({"machine": {"cores": 9}, "jobs": [heavy, fed]}), "--policy", "equal")
+    # 7 cores and 2 for 10 s; then it has all 9. Without devices it would have begun with one.
+    assert metrics(run, "equal")["makespan"]["mean"] == pytest.approx(10 + 20 / 9)
+
+
 def test_watts_of_a_scenario_are_enough_for_power_cap(tide, scenario):
     assert tide("sim", scenario(RANDOM), "--policy", "power-cap", "--seeds", "1").returncode == 0
 

@@ -111,7 +111,8 @@ static void every_field_of_a_job_arrives(void **state)
         "'name': 'a', 'arrival': '2s', 'work': '1min', 'speedup': 0.5, "
         "'told_speedup': 'flat', 'estimate_factor': 2, 'estimate_error': 0.5, "
         "'waste': 0.1, 'idle': 0.25, 'request': 4, 'min': 2, 'max': 6, 'threads': 'request', "
-        "'memory': '2G', 'malleability': 'moldable', 'class': 3, 'weight': 200, "
+        "'memory': '2G', 'devices': 'nvidia=3,vfio=1', 'malleability': 'moldable', 'class': 3, "
+        "'weight': 200, "
         "'priority': -5, 'preemptible': false, 'slack': 3, 'start_work': '4s', 'start_cost': '1s', "
         "'resize_cost': '2ms', 'pause_cost': '3us'}]}",
         1);
@@ -126,10 +127,12 @@ static void every_field_of_a_job_arrives(void **state)
     assert_int_equal(j->waste_permille, 100);
     assert_int_equal(j->idle_permille, 250);
     assert_int_equal(j->request, 4);
-    assert_int_equal(j->min, 2);
+    assert_int_equal(j->min, 4); /* one for each device: its own were 2 */
     assert_int_equal(j->max, 6);
     assert_int_equal(j->stock_threads, 4);
     assert_int_equal(j->memory_bytes, INT64_C(2) << 30);
+    assert_int_equal(devices_of(j->devices, DEVICE_NVIDIA), 3);
+    assert_int_equal(devices_total(j->devices), 4);
     assert_int_equal(j->malleability, POLICY_MOLDABLE);
     assert_int_equal(j->class, 3);
     assert_int_equal(j->weight, 200);
@@ -215,7 +218,8 @@ static void machine_and_observation_are_read(void **state)
 
     load(&jobs,
          "{'name': 'N', 'description': 'D', 'resolution': '1ms', 'machine': {'cores': 8, "
-         "'numa': 2, 'smt': 2, 'smt_gain': 0.3, 'memory': '64G', 'idle_watts': 40, "
+         "'numa': 2, 'smt': 2, 'smt_gain': 0.3, 'memory': '64G', 'devices': 'nvidia=4', "
+         "'idle_watts': 40, "
          "'core_watts': 5.5, 'cap_watts': 80, 'placement': 'quota', 'numa_loss': 0.1, "
          "'oversubscription': 0.05, 'contention': 0.2, 'speeds': [[6, 1], [2, 0.6]]}, 'jobs': "
          "[{'work': 1, 'speedup': 1}],"
@@ -232,6 +236,7 @@ static void machine_and_observation_are_read(void **state)
     assert_int_equal(s->machine.speeds[1].permille, 600);
     assert_int_equal(s->machine.smt_gain_permille, 300);
     assert_int_equal(s->machine.memory_bytes, INT64_C(64) << 30);
+    assert_int_equal(devices_of(s->machine.devices, DEVICE_NVIDIA), 4);
     assert_int_equal(s->machine.idle_uw, 40000000);
     assert_int_equal(s->machine.core_uw, 5500000);
     assert_int_equal(s->machine.cap_uw, 80000000);
@@ -275,6 +280,9 @@ static const struct {
      "s.json:3: machine.corez: is not a key here: did you mean 'cores'?"},
     {"{'machine': {'cores': 8, 'placement': 'shard'}}",
      "machine.placement: 'shard' is none of shared, exclusive, quota: did you mean 'shared'?"},
+    {"{'machine': {'cores': 8, 'devices': 'gpu=1'}}",
+     "machine.devices: 'gpu=1' is no list of devices"},
+    {"{'machine': {'cores': 8, 'devices': 2}}", "machine.devices: '2' is no list of devices"},
     {"{'machine': {'cores': 8, 'memory': '4X'}}", "machine.memory: '4X' is no number of bytes"},
     {HEAD "'machin': 1}", "s.json:2: machin: is not a key here: did you mean 'machine'?"},
     {HEAD "'jobs': []}", "s.json:2: jobs: has 0 entries"},

@@ -56,6 +56,7 @@ struct sim_machine {
     uint32_t speed_count;
     uint32_t smt_gain_permille; /* speed of a core's second thread beside a busy first one */
     int64_t memory_bytes;       /* 0: not counted */
+    int64_t devices;            /* counts of base/devices.h; 0: not counted */
     uint64_t idle_uw;           /* drawn by the machine without work */
     uint64_t core_uw;           /* for each busy core in addition */
     uint64_t cap_uw;            /* the machine slows down to draw no more; 0: no cap */
@@ -114,6 +115,7 @@ struct sim_job {
     uint32_t min, max;      /* cores; max 0: as many as there are */
     uint32_t stock_threads; /* threads of the program when no policy controls it */
     int64_t memory_bytes;
+    int64_t devices;       /* counts of base/devices.h */
     uint32_t user;         /* users share the machine before their jobs do */
     uint32_t malleability; /* enum policy_malleability */
     uint32_t class;

@@ -29,6 +29,8 @@ static void fill_domains(struct engine *e)
     struct policy_domain *root = &e->domains[0];
 
     policy_machine_init(root, (int64_t)m->cores * POLICY_CORE_MCPU, m->memory_bytes);
+    for (int kind = 0; m->devices && kind < DEVICE_KINDS; kind++)
+        root->capacity.of[POLICY_DEVICE + kind] = devices_of(m->devices, kind);
     root->idle_uw = m->idle_uw;
     root->core_uw = m->core_uw;
     root->cap_uw = m->cap_uw;
@@ -178,6 +180,9 @@ static void describe(const struct engine *e, const struct live *l, struct policy
     ret_job->request.of[POLICY_MCPU] = (int64_t)job->request * POLICY_CORE_MCPU;
     ret_job->min.of[POLICY_MCPU] = min * POLICY_CORE_MCPU;
     ret_job->request.of[POLICY_MEMORY] = ret_job->min.of[POLICY_MEMORY] = job->memory_bytes;
+    for (int kind = 0; kind < DEVICE_KINDS; kind++)
+        ret_job->request.of[POLICY_DEVICE + kind] = ret_job->min.of[POLICY_DEVICE + kind] =
+            devices_of(job->devices, kind);
     ret_job->current = l->held;
     ret_job->arrival_ns = policy_time(job->arrival_ns);
     ret_job->deadline_ns = policy_time(job->deadline_ns);

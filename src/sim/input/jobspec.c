@@ -68,6 +68,7 @@ static const struct job_key_entry {
     [JOB_KEY_MAXIMUM] = {"max", COUNT(1, CORES_MAX)},
     [JOB_KEY_THREADS] = {"threads", {VALUE_COUNT, 1, CORES_MAX, thread_words, WORDS}},
     [JOB_KEY_MEMORY] = {"memory", {VALUE_BYTES, 0, INT64_C(1) << 60, NULL, 0}},
+    [JOB_KEY_DEVICES] = {"devices", {VALUE_DEVICES, 0, DEVICES_COUNTS_MAX, NULL, 0}},
     [JOB_KEY_USER] = {"user", COUNT(0, UINT32_MAX)},
     [JOB_KEY_MALLEABILITY] = {"malleability", {VALUE_WORD, 0, 0, malleability_words, 0}},
     [JOB_KEY_CLASS] = {"class", COUNT(0, 1000000)},
@@ -224,6 +225,17 @@ static int resolve_curves(const struct job_spec *spec, const struct job_context 
     return 0;
 }
 
+/* A core for each of its devices, as far as its other bounds allow; tided's device-cores is 1. */
+static void feed_devices(const struct job_context *context, struct sim_job *job)
+{
+    uint32_t feed = devices_total(job->devices);
+
+    feed = feed < context->cores ? feed : context->cores;
+    feed = job->max && job->max < feed ? job->max : feed;
+    feed = job->request && job->request < feed ? job->request : feed;
+    job->min = feed > job->min ? feed : job->min;
+}
+
 static int resolve_cores(const struct job_spec *spec, const struct job_context *context,
                          struct sim_job *job, struct error *err)
 {
@@ -238,6 +250,7 @@ static int resolve_cores(const struct job_spec *spec, const struct job_context *
         return error_set(err, -EINVAL, "request: %u is less than min, %u", job->request, job->min);
     if (job->max && job->request > job->max)
         return error_set(err, -EINVAL, "request: %u is more than max, %u", job->request, job->max);
+    feed_devices(context, job);
     if (job->malleability == POLICY_RIGID && job->request == 0)
         return error_set(err, -EINVAL,
                          "request is missing: a rigid job runs with this and no "
@@ -332,6 +345,7 @@ int job_spec_resolve(const struct job_spec *spec, const struct job_context *cont
         .serial_permille = (uint32_t)value_or(spec, JOB_KEY_SERIAL, 0),
         .serial_every_ns = (uint64_t)value_or(spec, JOB_KEY_SERIAL_EVERY, SERIAL_EVERY),
         .memory_bytes = value_or(spec, JOB_KEY_MEMORY, 0),
+        .devices = value_or(spec, JOB_KEY_DEVICES, 0),
         .user = (uint32_t)value_or(spec, JOB_KEY_USER, 0),
         .malleability = (uint32_t)value_or(spec, JOB_KEY_MALLEABILITY, POLICY_MALLEABLE),
         .class = (uint32_t)value_or(spec, JOB_KEY_CLASS, 0),

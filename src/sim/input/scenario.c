@@ -50,6 +50,7 @@ enum machine_key {
     MACHINE_SMT,
     MACHINE_SMT_GAIN,
     MACHINE_MEMORY,
+    MACHINE_DEVICES,
     MACHINE_IDLE_WATTS,
     MACHINE_CORE_WATTS,
     MACHINE_CAP_WATTS,
@@ -70,9 +71,9 @@ static const char *const placements[] = {
 
 /* In the order of enum machine_key, ended by NULL as node_object() wants it. */
 static const char *const machine_keys[] = {
-    "cores",      "numa",       "smt",       "smt_gain",  "memory",
-    "idle_watts", "core_watts", "cap_watts", "placement", "oversubscription",
-    "contention", "numa_loss",  "speeds",    NULL};
+    "cores",      "numa",       "smt",       "smt_gain",  "memory",           "devices",
+    "idle_watts", "core_watts", "cap_watts", "placement", "oversubscription", "contention",
+    "numa_loss",  "speeds",     NULL};
 static_assert(ARRAY_LEN(machine_keys) == MACHINE_KEY_MAX + 1, "a name for each key");
 
 static const struct value_type machine_types[] = {
@@ -81,6 +82,7 @@ static const struct value_type machine_types[] = {
     [MACHINE_SMT] = {VALUE_COUNT, 1, 64, NULL, 0},
     [MACHINE_SMT_GAIN] = {VALUE_FACTOR, 0, 1000, NULL, 0},
     [MACHINE_MEMORY] = {VALUE_BYTES, 0, INT64_C(1) << 60, NULL, 0},
+    [MACHINE_DEVICES] = {VALUE_DEVICES, 0, DEVICES_COUNTS_MAX, NULL, 0},
     [MACHINE_IDLE_WATTS] = {VALUE_POWER, 0, (int64_t)POLICY_POWER_MAX, NULL, 0},
     [MACHINE_CORE_WATTS] = {VALUE_POWER, 0, (int64_t)POLICY_POWER_MAX, NULL, 0},
     [MACHINE_CAP_WATTS] = {VALUE_POWER, 0, (int64_t)POLICY_POWER_MAX, NULL, 0},
@@ -138,6 +140,7 @@ static int read_machine(const struct node *root, struct scenario *s, struct erro
         .smt = (uint32_t)value[MACHINE_SMT],
         .smt_gain_permille = (uint32_t)value[MACHINE_SMT_GAIN],
         .memory_bytes = value[MACHINE_MEMORY],
+        .devices = value[MACHINE_DEVICES],
         .idle_uw = (uint64_t)value[MACHINE_IDLE_WATTS],
         .core_uw = (uint64_t)value[MACHINE_CORE_WATTS],
         .cap_uw = (uint64_t)value[MACHINE_CAP_WATTS],

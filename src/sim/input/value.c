@@ -38,6 +38,7 @@ static const struct kind {
     [VALUE_FACTOR] = {"number", 1e3, none},
     [VALUE_FRACTION] = {"number from 0 to 1", 1e9, none},
     [VALUE_WORD] = {"word that is known here", 1, none},
+    [VALUE_DEVICES] = {"list of devices (nvidia=1, or nvidia=2,uverbs=1)", 1, none},
 };
 static_assert(sizeof(kinds) / sizeof(kinds[0]) == VALUE_KIND_MAX, "one entry for each kind");
 
@@ -73,7 +74,7 @@ static int take(const struct value_type *type, double number, double factor, con
     double units = number * factor;
     char low[VALUE_TEXT_MAX], high[VALUE_TEXT_MAX];
 
-    if (type->kind == VALUE_WORD || !isfinite(units) ||
+    if (type->kind == VALUE_WORD || type->kind == VALUE_DEVICES || !isfinite(units) ||
         (type->kind == VALUE_COUNT && units != floor(units)))
         return no_value(type, text, err);
     /* 2^63 as a double is exact, INT64_MAX is not */
@@ -106,6 +107,8 @@ int value_from_text(const struct value_type *type, const char *text, int64_t *re
             *ret_value = type->first_word + (int64_t)i;
             return 0;
         }
+    if (type->kind == VALUE_DEVICES && devices_parse(text, ret_value) == 0)
+        return 0;
     /* Refuses the other forms of strtod(): blanks, inf, nan, hexadecimal. */
     if (!isdigit((unsigned char)text[strspn(text, "+-.")]) || strpbrk(text, "xX"))
         return no_value(type, text, err);
@@ -142,6 +145,8 @@ const char *value_text(const struct value_type *type, int64_t value, char buf[VA
         }
     if (value >= type->first_word && value < type->first_word + (int64_t)word_count(type))
         snprintf(buf, VALUE_TEXT_MAX, "%s", type->words[value - type->first_word]);
+    else if (type->kind == VALUE_DEVICES)
+        devices_text(value, buf);
     else
         snprintf(buf, VALUE_TEXT_MAX, "%.12g%s", (double)value / factor, name);
     return buf;

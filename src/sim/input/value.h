@@ -7,11 +7,12 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/size.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define VALUE_TEXT_MAX 48
+#define VALUE_TEXT_MAX DEVICES_TEXT_MAX
 
 /* 10000 days: sums of a few stay far below 64 bits. */
 #define VALUE_DURATION_MAX (INT64_C(864000000) * 1000000000)
@@ -24,6 +25,7 @@ enum value_kind {
     VALUE_FACTOR,   /* a ratio; in thousandths */
     VALUE_FRACTION, /* 0 … 1; in thousand-millionths */
     VALUE_WORD,     /* only words */
+    VALUE_DEVICES,  /* "nvidia=2,uverbs=1"; as counts of base/devices.h */
     VALUE_KIND_MAX
 };
 

@@ -3,6 +3,7 @@
 #include "sim/report/report.h"
 
 #include "base/cleanup.h"
+#include "base/size.h"
 #include "sim/report/svg.h"
 
 #include <math.h>
@@ -191,6 +192,7 @@ static void machine_table(FILE *f, const struct compare *compare)
 {
     static const char *const placements[] = {"shared", "exclusive", "quota"};
     const struct sim_machine *m = &compare->machine;
+    char devices[DEVICES_TEXT_MAX];
 
     fputs("<h3>Machine</h3>\n<table><tbody>\n", f);
     parameter(f, "cores", "%g", m->cores);
@@ -201,6 +203,8 @@ static void machine_table(FILE *f, const struct compare *compare)
         fprintf(f, "<tr><td>cores of speed %.3g</td><td>%u</td></tr>\n",
                 m->speeds[i].permille / 1e3, m->speeds[i].cores);
     parameter(f, "memory, GiB (0: not counted)", "%.4g", (double)m->memory_bytes / 0x1p30);
+    if (m->devices)
+        fprintf(f, "<tr><td>devices</td><td>%s</td></tr>\n", devices_text(m->devices, devices));
     parameter(f, "idle watts", "%.4g", (double)m->idle_uw / 1e6);
     parameter(f, "watts of a busy core", "%.4g", (double)m->core_uw / 1e6);
     parameter(f, "power cap, watts (0: none)", "%.4g", (double)m->cap_uw / 1e6);
