@@ -41,6 +41,11 @@ static int refuse(const struct command *cmd, const struct attribute *a, const ch
         return cli_usage_as(cmd, "bad-promise",
                             "--%s: '%s' is no promise (p99=50ms, from p99=1ms to p99=60s)", a->key,
                             value);
+    if (a->kind == KIND_DEVICES)
+        return cli_usage_as(cmd, "bad-devices",
+                            "--%s: '%s' is no list of devices (nvidia=1, or nvidia=2,uverbs=1; "
+                            "kinds are nvidia, render, accel, uverbs and vfio)",
+                            a->key, value);
     if (a->kind == KIND_MEMORY && why == -ERANGE)
         return cli_usage_as(cmd, "bad-memory",
                             "--%s: %s is less than 1 MiB (sizes have units: 512M, 2G)", a->key,
@@ -83,7 +88,7 @@ int terms_set(const struct command *cmd, const struct attribute *a, const char *
         json = json_null();
     else if (a->kind == KIND_MOMENT)
         json = json_real((double)read / 1000);
-    else if (a->kind == KIND_PROMISE)
+    else if (a->kind == KIND_PROMISE || a->kind == KIND_DEVICES)
         json = json_string(value); /* as it was written: the daemon reads the same */
     else
         json = a->kind == KIND_CHOICE ? json_string(a->choices[read].name) : json_integer(read);

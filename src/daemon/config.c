@@ -2,6 +2,7 @@
 #include "daemon/config.h"
 
 #include "base/cleanup.h"
+#include "base/devices.h"
 #include "base/moment.h"
 #include "base/size.h"
 #include "base/suggest.h"
@@ -143,6 +144,33 @@ static int set_memory(struct config *c, const char *value, struct error *err)
         return refuse(value, "an amount like 16G, or none", err);
     c->memory_bytes = bytes;
     return 0;
+}
+
+static int set_limit(uint32_t *limit, const char *value, uint32_t max, struct error *err)
+{
+    if (strcmp(value, "none") == 0)
+        *limit = 0;
+    else if (!is_number(value, 1, max, limit))
+        return error_set(err, -EINVAL,
+                         "'%.60s' is not possible: use a number from 1 to %u, or none", value, max);
+    return 0;
+}
+
+static int set_devices(struct config *c, const char *value, struct error *err)
+{
+    int64_t counts = CONFIG_DEVICES_MACHINE;
+
+    if (value && strcmp(value, "none") == 0)
+        counts = 0;
+    else if (value && devices_parse(value, &counts) < 0)
+        return refuse(value, "numbers like nvidia=2,uverbs=1, or none", err);
+    c->devices = counts;
+    return 0;
+}
+
+static int set_device_cores(struct config *c, const char *value, struct error *err)
+{
+    return set_limit(&c->device_cores, value, CPUSET_MAX_CPUS, err);
 }
 
 static int set_engines(struct config *c, const char *value, struct error *err)
@@ -425,16 +453,6 @@ static int set_user_weights(struct config *c, const char *value, struct error *e
     return 0;
 }
 
-static int set_limit(uint32_t *limit, const char *value, uint32_t max, struct error *err)
-{
-    if (strcmp(value, "none") == 0)
-        *limit = 0;
-    else if (!is_number(value, 1, max, limit))
-        return error_set(err, -EINVAL,
-                         "'%.60s' is not possible: use a number from 1 to %u, or none", value, max);
-    return 0;
-}
-
 static int set_user_cores(struct config *c, const char *value, struct error *err)
 {
     return set_limit(&c->user_cores, value, CPUSET_MAX_CPUS, err);
@@ -480,6 +498,8 @@ static const struct {
     {"promises", "warn", set_promises},
     {"slo", "none", set_slo},
     {"memory", NULL, set_memory},
+    {"devices", NULL, set_devices},
+    {"device-cores", "1", set_device_cores},
     {"user-weights", NULL, set_user_weights},
     {"user-cores", "none", set_user_cores},
     {"user-jobs", USER_JOBS, set_user_jobs},
@@ -684,7 +704,7 @@ static void print_rate(FILE *out, const char *key, uint64_t micro, const char *u
 
 void config_print(const struct config *c, FILE *out)
 {
-    char policy[POLICY_SPEC_TEXT_MAX] = "", cpus[CPUSET_TEXT_MAX] = "";
+    char policy[POLICY_SPEC_TEXT_MAX] = "", cpus[CPUSET_TEXT_MAX] = "", devices[DEVICES_TEXT_MAX];
     char promise[PROMISE_TEXT_MAX];
 
     if (c->policy.policy)
@@ -707,6 +727,9 @@ void config_print(const struct config *c, FILE *out)
         fprintf(out, "memory=%" PRIu64 "\n", c->memory_bytes);
     else
         fprintf(out, "memory=none\n");
+    devices_text(c->devices == CONFIG_DEVICES_MACHINE ? 0 : c->devices, devices);
+    fprintf(out, "devices=%s\n", c->devices ? devices : "none");
+    print_limit(out, "device-cores", c->device_cores);
     fprintf(out, "user-weights=%s", c->n_users ? "" : "none");
     for (unsigned i = 0; i < c->n_users; i++)
         fprintf(out, "%s%s:%u", i ? " " : "", c->users[i].name, c->users[i].weight);

@@ -26,6 +26,7 @@
 #define CONFIG_JOB_MAX         64
 #define CONFIG_USER_WEIGHT     100 /* of any other user */
 #define CONFIG_MEMORY_MACHINE  UINT64_MAX
+#define CONFIG_DEVICES_MACHINE (-1)
 #define CONFIG_NOBODY          ((gid_t)-1)
 #define CONFIG_CURRENCY_MAX    8
 #define CONFIG_MODEL_MAX       128
@@ -70,6 +71,8 @@ struct config {
     uint32_t decider_deadline_ms;
     struct cpuset cpus;    /* empty: all */
     uint64_t memory_bytes; /* for all jobs; 0: not counted; or CONFIG_MEMORY_MACHINE */
+    int64_t devices;       /* counts of base/devices.h, or CONFIG_DEVICES_MACHINE */
+    uint32_t device_cores; /* that a job keeps for each device that it holds */
     uint32_t heartbeat_ms;
     uint32_t history_mib; /* 0: no history */
     enum placement placement;

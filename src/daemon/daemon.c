@@ -159,6 +159,7 @@ static int on_tick(sd_event_source *s, uint64_t usec, void *arg)
         j->observed.young = young;
     }
     changed |= look_at_usage(d, now);
+    changed |= devices_look(d, now);
     power_caps_tick(d->power_caps);
     if (machine_share_shared(d->machine_share))
         changed |= machine_share_refresh(d->machine_share);
@@ -349,6 +350,7 @@ static void reconfigure(struct daemon *d, const struct config *c)
 
     take_config(d, c);
     d->memory_bytes = usage_machine_memory(d);
+    devices_count(d, clock_now_ns());
     spec = d->config.policy;
     if (!same_policy(&spec, &before.policy)) {
         if (!spec.policy)
@@ -539,6 +541,7 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
     store_engines(d);
     find_privileges(d);
     d->memory_bytes = usage_machine_memory(d);
+    devices_count(d, clock_now_ns());
     r = sd_event_new(&d->event);
     if (r >= 0)
         r = add_sources(t);

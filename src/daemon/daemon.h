@@ -70,6 +70,11 @@ struct daemon {
     struct cpuset cpus;    /* CPUs of the machine that this daemon may give out */
     struct cpuset usable;  /* without those that other users' daemons hold */
     uint64_t memory_bytes; /* for all jobs together; 0: not counted */
+    struct {
+        int64_t machine;     /* counts of base/devices.h: as configured, else as found */
+        uint64_t counted_ns; /* when they were found */
+        uint32_t next;       /* number of the job to look at next */
+    } devices;               /* written by job/devices.c */
     enum placement placement;
     struct config config;
     struct job_table *jobs;

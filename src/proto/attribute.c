@@ -2,6 +2,7 @@
 #include "proto/attribute.h"
 
 #include "base/cleanup.h"
+#include "base/devices.h"
 #include "base/size.h"
 #include "proto/proto.h"
 
@@ -156,6 +157,8 @@ int attribute_parse(const struct attribute *a, const char *text, int64_t *ret)
         r = parse_choice(a, text, &value);
     else if (a->kind == KIND_PROMISE)
         r = parse_promise(text, &value);
+    else if (a->kind == KIND_DEVICES)
+        r = devices_parse(text, &value);
     else if (a->kind == KIND_MEMORY)
         r = size_parse(text, &bytes);
     if (r < 0)

@@ -21,6 +21,7 @@ enum attribute_kind {
     KIND_MOMENT,  /* milliseconds since 1970; in JSON seconds since 1970 */
     KIND_CHOICE,  /* index of a name; in JSON the name */
     KIND_PROMISE, /* microseconds; text "p99=50ms", also in JSON */
+    KIND_DEVICES, /* counts of base/devices.h; text "nvidia=1", also in JSON */
 };
 
 struct attribute_choice {

@@ -44,6 +44,15 @@ ATTRIBUTE(MEMORY, memory_bytes, .key = "memory", .kind = KIND_MEMORY, .none = tr
             "\tit asked for, or what it uses if that is more. No job is limited or ended for it. A\n"
             "\tjob that would wait is refused if it asks for more than all jobs of the machine may\n"
             "\thave together (_memory_ in *tide.conf*(5)).")
+ATTRIBUTE(DEVICES, devices, .key = "devices", .stored = "device_counts", .kind = KIND_DEVICES,
+    .none = true, .none_word = true, .least = 1, .most = DEVICES_COUNTS_MAX,
+    .value = "KIND=N", .text = "GPUs or network cards that it needs, like nvidia=1",
+    .page = "Devices that the job needs: *nvidia*, *render* (/dev/dri/renderD128: GPUs of AMD and\n"
+            "\tIntel), *accel*, *uverbs* (cards with RDMA), *vfio*; several kinds with commas between. A\n"
+            "\tjob of *tide submit* waits until so many are free: each job counts with what it asked\n"
+            "\tfor, or what its processes have open if that is more. It is given no device and kept\n"
+            "\tfrom none. A job that would wait is refused if it asks for more than the machine has\n"
+            "\t(_devices_ in *tide.conf*(5)).")
 ATTRIBUTE(DEADLINE, deadline_ms, .key = "deadline", .stored = "deadline_ms",
     .kind = KIND_MOMENT, .none = true, .none_word = true, .least = 1, .most = INT64_MAX / 1000000,
     .value = "T", .text = "when it should be done: 90s, 10min, 2h from now, or 18:30",

@@ -32,6 +32,8 @@ def value_of(row):
         return "2h", None
     if row["kind"] == "promise":
         return "p99=1.5s", "p99=1500ms"
+    if row["kind"] == "devices":
+        return "uverbs=2", "uverbs=2"
     number = row["least"] + 2
     return str(number), number
 
@@ -56,8 +58,11 @@ def test_the_table_is_not_empty():
 @each_row
 def test_the_option_is_taken_shown_and_kept_over_a_restart(tide, row):
     since = time.time()
-    done = submit(tide, row, value_of(row)[0])
-    assert (done.returncode, done.stderr) == (0, "")
+    if row["kind"] == "devices":  # a job that would wait for what the machine has not is refused
+        tide.start_pool("job", "--devices", value_of(row)[0])
+    else:
+        done = submit(tide, row, value_of(row)[0])
+        assert (done.returncode, done.stderr) == (0, "")
     check_shown(row, tide.job("job"), since)
     os.kill(tide.daemon(), signal.SIGKILL)
     tide.wait(lambda: tide.daemon() is None)
@@ -91,6 +96,8 @@ def test_what_is_out_of_bounds_is_refused_by_name(tide, row):
         wrong += ["0M", row["least"] - 1]
     if row["kind"] == "promise":
         wrong += ["50ms", "p99=", "p99=50", "p99=0.5ms", "p99=61s", "p99=-1s", "p99=1.0001s", "p95=50ms", "p99=50ms ", "p99=1e3ms"]
+    if row["kind"] == "devices":
+        wrong += ["gpu=1", "nvidia", "nvidia=0", "nvidia=65", "nvidia=1,", "nvidia=1,nvidia=1", "nvidia=1 "]
     for text in wrong:
         done = submit(tide, row, str(text))
         assert done.returncode == 2 and f"--{row['key']}: " in done.stderr, (text, done)
@@ -180,7 +187,7 @@ def test_bash_completes_commands_as_help_lists_them(tide):
 def test_the_description_of_the_api_agrees(row, schema, changes):
     schemas = test_tided_observe.DESCRIPTION["components"]["schemas"]
     types = {"number": "integer", "memory": "integer", "moment": "number", "choice": "string",
-             "promise": "string"}
+             "promise": "string", "devices": "string"}
     if changes and row["fixed"]:
         assert row["key"] not in schemas[schema]["properties"]
         return
@@ -190,5 +197,5 @@ def test_the_description_of_the_api_agrees(row, schema, changes):
     shown = schemas["Job"]["properties"][row["shown"]]
     assert shown["type"] == types[row["kind"]]
     assert shown.get("enum", row["names"].split()) == row["names"].split()
-    past = schemas["HistoryJob"]["properties"]  # keeps neither memory nor promises
-    assert row["kind"] in ("memory", "promise") or past[row["shown"]]["type"] == types[row["kind"]]
+    past = schemas["HistoryJob"]["properties"]  # keeps neither memory, devices nor promises
+    assert row["kind"] in ("memory", "devices", "promise") or past[row["shown"]]["type"] == types[row["kind"]]

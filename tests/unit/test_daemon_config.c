@@ -53,6 +53,8 @@ static void nothing_said_is_the_defaults(void **state)
     assert_int_equal(c.curves, CURVES_KEEP);
     assert_int_equal(c.promises, PROMISES_WARN);
     assert_true(c.memory_bytes == CONFIG_MEMORY_MACHINE);
+    assert_true(c.devices == CONFIG_DEVICES_MACHINE);
+    assert_int_equal(c.device_cores, 1);
 }
 
 static void every_key_is_taken(void **state)
@@ -63,7 +65,11 @@ static void every_key_is_taken(void **state)
           "# comment\n; another\n\n[daemon]\npolicy=throughput\n placement = quota\ncpus=0-3,8\n"
           "heartbeat=500 ; slow\nengines=/run/a.sock \t /b\nadmin-group=wheel\nhistory=8\n"
           "memory=1.5G\npower=powercap file:/run/watts\npower-root=/host\n"
-          "tariff=0.125 EUR/kWh\ncarbon=350 g/kWh\ncurves=share\npromises=refuse\n");
+          "tariff=0.125 EUR/kWh\ncarbon=350 g/kWh\ncurves=share\npromises=refuse\n"
+          "devices=nvidia=2,uverbs=1\ndevice-cores=3\n");
+    assert_int_equal(devices_of(c.devices, DEVICE_UVERBS), 1);
+    assert_int_equal(devices_total(c.devices), 3);
+    assert_int_equal(c.device_cores, 3);
     assert_int_equal(c.promises, PROMISES_REFUSE);
     assert_int_equal(c.curves, CURVES_SHARE);
     assert_int_equal(c.tariff, 125000);
@@ -91,8 +97,10 @@ static void a_later_word_wins_and_an_empty_one_is_the_default(void **state)
     parse(&c, "[daemon]\nplacement=quota\nplacement=exclusive\nheartbeat=100\nheartbeat=\n"
               "cpus=1\ncpus=\npolicy=equal\npolicy=\nengines=/"
               "a\nengines=\nadmin-group=none\nhistory=1\nhistory=none\nmemory=1G\n"
-              "memory=none\n");
+              "memory=none\ndevices=vfio=1\ndevices=none\ndevice-cores=none\n");
     assert_int_equal(c.memory_bytes, 0);
+    assert_int_equal(c.devices, 0);
+    assert_int_equal(c.device_cores, 0);
     assert_int_equal(c.history_mib, 0);
     assert_int_equal(c.placement, PLACEMENT_EXCLUSIVE);
     assert_int_equal(c.heartbeat_ms, DAEMON_HEARTBEAT_MS);
@@ -140,6 +148,7 @@ static void mistakes_are_told_with_file_line_key_and_what_to_do(void **state)
     refused("[daemon]\nslo=serve:none\n", "f:2: slo:", "1ms to 60s");
     refused("[daemon]\nslo=:p99=50ms\n", "f:2: slo: ''", "name of a job");
     refused("[daemon]\nslo=nobody-at-all/x:p99=50ms\n", "f:2: slo:", "no user 'nobody-at-all'");
+    refused("[daemon]\ndevices=gpu=1\n", "f:2: devices: 'gpu=1'", "nvidia=2");
     refused("[daemon]\nmemory=lots\n", "f:2: memory: 'lots'", "16G");
     refused("[daemon]\npolcy=equal\n", "f:2: polcy:", "did you mean policy?");
     refused("[daemon]\ncolour=red\n", "f:2: colour:", "tide.conf(5)");

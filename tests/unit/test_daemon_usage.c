@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The measured use of jobs, on a recorded /proc whose clock is ours; and decisions by it: cores of
- * jobs that report nothing themselves, memory of all.
+ * jobs that report nothing themselves, memory and devices of all.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "daemon/confine/actuate.h"
 #include "daemon/daemon.h"
 #include "daemon/job/job.h"
@@ -319,6 +320,165 @@ static void the_machines_memory_has_a_reserve(void **state)
     assert_true(usage_machine_memory(&the_daemon) == 5 * MIB);
 }
 
+/* ---- devices ---- */
+
+static void hold(int pid, const char *fd, const char *node)
+{
+    char path[64];
+
+    snprintf(path, sizeof(path), "proc/%d/fd/", pid);
+    tree_write(&tree, path, "");
+    strncat(path, fd, sizeof(path) - strlen(path) - 1);
+    unlinkat(tree.fd, path, 0);
+    assert_int_equal(symlinkat(node, tree.fd, path), 0);
+}
+
+/* A machine with two GPUs, on which all jobs can change their threads. */
+static void give_devices(uint32_t cores_for_each)
+{
+    the_daemon.config.device_cores = cores_for_each;
+    the_daemon.config.devices = the_daemon.devices.machine = devices_with(0, DEVICE_NVIDIA, 2);
+    for (unsigned i = 0; i < 3; i++) {
+        process[i].connection = &peer;
+        process[i].n_backends = 1;
+        process[i].backend[0] =
+            (struct backend){.known = true, .malleable = true, .max.intra = CORES};
+    }
+}
+
+static bool look(void)
+{
+    pass(1, 300, 1, 0, 0); /* whose processes there are */
+    return devices_look(&the_daemon, now);
+}
+
+static void threads_that_feed_devices_keep_their_cores(void **state)
+{
+    give_devices(2);
+    job[0].asked.attributes.weight = 1;
+    decide();
+    assert_int_equal(job[0].wanted.share, 1);
+    write_process(101, 100, 1, 0, 0); /* a child of the job's */
+    hold(100, "5", "/dev/nvidia1");
+    hold(101, "5", "/dev/nvidia0");
+    assert_true(look());
+    assert_false(look());
+    decide();
+    assert_int_equal(devices_cores(&job[0]), 4);
+    assert_int_equal(job[0].wanted.share, 4);
+    assert_int_equal(job[1].wanted.share + job[2].wanted.share, 4);
+    assert_non_null(strstr(job[0].wanted.reason, "; feeds nvidia0, nvidia1"));
+    job[0].asked.attributes.min = 6; /* the user's own wins if it is larger */
+    decide();
+    assert_int_equal(job[0].wanted.share, 6);
+    assert_null(strstr(job[0].wanted.reason, "feeds"));
+    job[0].asked.attributes.min = 0;
+    job[0].asked.attributes.max = 3;
+    assert_int_equal(devices_cores(&job[0]), 3);
+    job[0].asked.attributes.max = 0;
+    hold(100, "5", "/dev/null"); /* closed, and the number used again */
+    hold(101, "5", "/dev/nvidiactl");
+    assert_true(look());
+    decide();
+    assert_int_equal(job[0].wanted.share, 1);
+}
+
+static void an_idle_job_that_holds_a_device_counts_for_its_cores(void **state)
+{
+    give_devices(1);
+    process[0].n_backends = 0; /* nothing reports */
+    now += 2 * JOB_YOUNG_NS;
+    decide();
+    assert_int_equal(job[0].wanted.share, 0);
+    hold(100, "3", "/dev/nvidia0");
+    assert_true(look());
+    decide();
+    assert_int_equal(job[0].wanted.share, 1);
+    assert_int_equal(job[1].wanted.share + job[2].wanted.share, CORES - 1);
+}
+
+static void devices_take_nothing_from_another_users_share(void **state)
+{
+    give_devices(4);
+    job[0].uid = 1000;
+    job[1].uid = 2000;
+    job[2].uid = 2000;
+    hold(100, "3", "/dev/nvidia0");
+    hold(100, "4", "/dev/nvidia1");
+    assert_true(look());
+    assert_int_equal(devices_cores(&job[0]), CORES);
+    decide();
+    assert_int_equal(job[0].wanted.share, CORES / 2);
+    assert_int_equal(job[1].wanted.share + job[2].wanted.share, CORES / 2);
+}
+
+static void nothing_is_read_where_there_are_no_devices(void **state)
+{
+    give_devices(1);
+    hold(100, "3", "/dev/nvidia0");
+    assert_true(look());
+    the_daemon.config.devices = 0;
+    now += 61 * NS_PER_S;
+    assert_true(look());
+    assert_int_equal(job[0].observed.devices.n, 0);
+    assert_false(look());
+}
+
+/* With fifty processes each, no look reaches all three jobs, and three looks do. */
+static void looks_go_around(void **state)
+{
+    give_devices(1);
+    for (int i = 0; i < 3; i++)
+        for (int child = 1; child < 50; child++)
+            write_process(100 * (i + 1) + child, 100 * (i + 1), 1, 0, 0);
+    for (int i = 0; i < 3; i++)
+        hold(100 * (i + 1), "3", i == 2 ? "/dev/nvidia1" : "/dev/nvidia0");
+    look();
+    assert_int_equal(
+        job[0].observed.devices.n + job[1].observed.devices.n + job[2].observed.devices.n, 1);
+    look();
+    look();
+    assert_int_equal(job[0].observed.devices.n, 1);
+    assert_int_equal(job[1].observed.devices.n, 1);
+    assert_int_equal(job[2].observed.devices.of[0].number, 1);
+}
+
+/* Job 2 is queued; the others hold devices, whether they take part or not. */
+static void a_job_begins_when_its_device_is_free(void **state)
+{
+    give_devices(1);
+    hold(100, "3", "/dev/nvidia0");
+    hold(200, "3", "/dev/nvidia1");
+    job[1].observed.frozen = true; /* by hand: it has no cores, but its device is open */
+    admission_init(&job[2], true, now);
+    devices_parse("nvidia=1", &job[2].asked.attributes.devices);
+    look();
+    decide();
+    assert_false(job[2].admission.wanted);
+    assert_non_null(strstr(job[2].wanted.reason, "waits for nvidia devices"));
+    hold(200, "3", "/dev/nvidia0"); /* two jobs on one GPU leave the other free */
+    look();
+    decide();
+    assert_true(job[2].admission.wanted);
+}
+
+static void what_a_job_asked_for_is_its_own_before_it_opens_it(void **state)
+{
+    give_devices(1);
+    devices_parse("nvidia=2", &job[0].asked.attributes.devices);
+    admission_init(&job[2], true, now);
+    devices_parse("nvidia=1", &job[2].asked.attributes.devices);
+    decide();
+    assert_false(job[2].admission.wanted);
+    assert_int_equal(devices_cores(&job[0]), 0); /* no thread feeds it yet */
+    devices_parse("uverbs=1", &job[2].asked.attributes.devices);
+    decide();
+    assert_false(job[2].admission.wanted); /* there is none */
+    job[2].asked.attributes.devices = 0;
+    decide();
+    assert_true(job[2].admission.wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +499,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(more_than_the_machine_has_never_begins_and_says_so, begin,
                                         end),
         cmocka_unit_test_setup_teardown(the_machines_memory_has_a_reserve, begin, end),
+        cmocka_unit_test_setup_teardown(threads_that_feed_devices_keep_their_cores, begin, end),
+        cmocka_unit_test_setup_teardown(an_idle_job_that_holds_a_device_counts_for_its_cores, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(devices_take_nothing_from_another_users_share, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_is_read_where_there_are_no_devices, begin, end),
+        cmocka_unit_test_setup_teardown(looks_go_around, begin, end),
+        cmocka_unit_test_setup_teardown(a_job_begins_when_its_device_is_free, begin, end),
+        cmocka_unit_test_setup_teardown(what_a_job_asked_for_is_its_own_before_it_opens_it, begin,
+                                        end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@ export interface Job {
   pids: number[]; cores: string; allowed: number; target: number; active: number; max: number;
   oversubscribed: boolean; malleable: boolean; adopted: boolean; kept: boolean; submitted: boolean; held?: boolean; preemptible: boolean;
   priority: number; class: number; weight: number; min: number; limit: number | null; request: number | null;
-  memory: number | null; memory_used: number | null; deadline: number | null;
+  memory: number | null; memory_used: number | null; devices?: string | null; devices_held?: string | null; deadline: number | null;
   placement: string; pinned: number | null; pinned_by: string | null; place: number | null;
   latency: Latency | null;
   progress: Progress; reason: string; note: string; elapsed_s: number; run_s: number; wait_s: number;

@@ -176,7 +176,7 @@ static void json(enum attributes_of unused)
 {
     static const char *const kinds[] = {
         [KIND_NUMBER] = "number", [KIND_MEMORY] = "memory",   [KIND_MOMENT] = "moment",
-        [KIND_CHOICE] = "choice", [KIND_PROMISE] = "promise",
+        [KIND_CHOICE] = "choice", [KIND_PROMISE] = "promise", [KIND_DEVICES] = "devices",
     };
 
     for (each_attribute(a)) {

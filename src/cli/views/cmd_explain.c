@@ -94,6 +94,18 @@ static void print_memory(const json_t *job)
         printf(asked > 0 ? " (uses %s)" : ", uses %s of memory", text);
 }
 
+/* The devices that it asked for and holds, and the cores for the threads that feed them. */
+static void print_devices(const json_t *job)
+{
+    const char *asked = member_text(job, "devices");
+    char feeds[JOB_DEVICES_MAX];
+
+    if (*asked)
+        printf(", devices %s", asked);
+    if (*job_text_devices(job, feeds, sizeof(feeds)))
+        printf("\n  %s", feeds);
+}
+
 static const char *holder(const json_t *job)
 {
     const char *by = member_text(job, "pinned_by");
@@ -115,6 +127,7 @@ static void print_bounds(const json_t *job)
     if (json_is_integer(pinned))
         printf(", pinned to %lld %s ('tide set %s --auto' lets go)",
                (long long)json_integer_value(pinned), holder(job), member_text(job, "name"));
+    print_devices(job);
     printf("\n");
 }
 

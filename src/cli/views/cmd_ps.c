@@ -118,6 +118,17 @@ static void print_pools(const json_t *jobs)
         }
 }
 
+static void print_devices(const json_t *jobs)
+{
+    const json_t *job;
+    char feeds[JOB_DEVICES_MAX];
+    size_t i;
+
+    json_array_foreach (jobs, i, job)
+        if (*job_text_devices(job, feeds, sizeof(feeds)))
+            printf("%s %s: %s\n", member_text(job, "id"), member_text(job, "name"), feeds);
+}
+
 static int print_power(const json_t *jobs)
 {
     if (json_array_size(jobs) == 0) {
@@ -141,6 +152,7 @@ static int print_people(const json_t *jobs, bool verbose)
         print_splits(jobs);
         print_pools(jobs);
     }
+    print_devices(jobs);
     print_notes(jobs);
     print_machine_notes();
     return CLI_OK;

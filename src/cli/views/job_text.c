@@ -264,6 +264,19 @@ void job_text_terms(const json_t *job, char *buf, size_t size)
     }
 }
 
+const char *job_text_devices(const json_t *job, char *buf, size_t size)
+{
+    const char *held = member_text(job, "devices_held");
+    long cores = member_long(job, "device_cores");
+
+    *buf = '\0';
+    if (*held && cores)
+        snprintf(buf, size, "keeps %ld core%s: feeds %s", cores, cores == 1 ? "" : "s", held);
+    else if (*held)
+        snprintf(buf, size, "has %s open", held);
+    return buf;
+}
+
 void job_text_split(const json_t *job, char *buf, size_t size)
 {
     const json_t *part;

@@ -67,6 +67,13 @@ void job_text_change(const json_t *answer, char *buf, size_t size);
 void job_text_terms(const json_t *job, char *buf, size_t size);
 
 /*
+ * Writes "keeps 2 cores: feeds nvidia0, nvidia1"; empty for a job that holds no device. Cut to
+ * @size. Returns @buf.
+ */
+#define JOB_DEVICES_MAX 320
+const char *job_text_devices(const json_t *job, char *buf, size_t size);
+
+/*
  * Writes the apportionment: "3 python 4711 (uses 2.9) + 1 python 4712 (uses 0)"; empty with one
  * process. Cut to @size.
  */

@@ -144,6 +144,14 @@
       "An amount of memory is not understood or below 1 MiB: most often the unit "                 \
       "is missing.",                                                                               \
       "Write 512M or 1.5G; 'tide help run' has --memory.")                                         \
+    X("bad-devices",                                                                               \
+      "A list of devices is not understood: each kind once, with a number of them.",               \
+      "Write --devices nvidia=1 or nvidia=2,uverbs=1; kinds are nvidia, render, accel, uverbs "    \
+      "and "                                                                                       \
+      "vfio.")                                                                                     \
+    X("devices-exceed-machine",                                                                    \
+      "The job wants more devices of a kind than the machine has, so it would wait for ever.",     \
+      "Ask for fewer, or set 'devices' in tide.conf(5) where tided does not find all of them.")    \
     X("memory-exceeds-machine",                                                                    \
       "The job wants more memory than all jobs may have together, so it "                          \
       "would wait for ever.",                                                                      \

@@ -96,6 +96,12 @@ void routes_handle(struct request *r);
 bool routes_within_limits(struct request *r, uid_t uid, const struct attributes *asked,
                           uint32_t threads);
 
+/*
+ * In routes_limits.c: whether the machine has the memory and devices that a job of the queue asks
+ * for: it would wait for ever. False: answered with the error.
+ */
+bool routes_fits_machine(struct request *r, const struct attributes *asked);
+
 /* In routes_limits.c: whether the caller may hold the job: it is not in one that would be paused.
  * False: answered with the error. */
 bool routes_may_hold(struct request *r, const struct job *j);

@@ -121,7 +121,7 @@ static bool read_attribute(const struct attribute *a, const json_t *value, int64
         return a->none;
     if (a->kind == KIND_MOMENT)
         return read_moment(value, ret);
-    if (a->kind == KIND_CHOICE || a->kind == KIND_PROMISE)
+    if (a->kind == KIND_CHOICE || a->kind == KIND_PROMISE || a->kind == KIND_DEVICES)
         return json_is_string(value) && attribute_parse(a, json_string_value(value), ret) == 0;
     *ret = json_integer_value(value);
     return json_is_integer(value) && *ret >= a->least && *ret <= a->most;
@@ -146,6 +146,11 @@ static void refuse_attribute(struct request *r, const struct attribute *a, const
     case KIND_PROMISE:
         request_fail_as(r, HTTP_BAD_REQUEST, "bad-promise", "",
                         "%s is %s: use a text like \"p99=50ms\", 1ms to 60s", a->key, text);
+        break;
+    case KIND_DEVICES:
+        request_fail_as(r, HTTP_BAD_REQUEST, "bad-devices", "",
+                        "%s is %s: use a text like \"nvidia=1\"; 'tide help run' has the kinds",
+                        a->key, text);
         break;
     case KIND_CHOICE:
         request_fail_as(r, HTTP_BAD_REQUEST, "value-out-of-range", "", "%s is '%.40s': use %s",
@@ -260,21 +265,6 @@ static bool find_process(struct request *r, pid_t *ret_pid, uid_t *ret_uid)
     return true;
 }
 
-/* Such a job would wait for ever. */
-static bool check_memory(struct request *r, uint64_t bytes)
-{
-    char asked[SIZE_TEXT_MAX], most[SIZE_TEXT_MAX];
-
-    if (r->daemon->memory_bytes == 0 || bytes <= r->daemon->memory_bytes)
-        return true;
-    size_text(bytes, asked);
-    size_text(r->daemon->memory_bytes, most);
-    request_fail_as(r, HTTP_BAD_REQUEST, "memory-exceeds-machine",
-                    "'memory' in tide.conf(5) says how much that is.",
-                    "memory is %s: jobs can have %s on this machine", asked, most);
-    return false;
-}
-
 static bool read_request(struct request *r, struct job_request *ret)
 {
     static const char *const fields[] = {ATTRIBUTES, "name", "threads", "sized", "pid",
@@ -294,7 +284,7 @@ static bool read_request(struct request *r, struct job_request *ret)
         request_fail(r, HTTP_BAD_REQUEST, "Add \"queue\": true.", "held without queue");
         return false;
     }
-    if (queue && !check_memory(r, (uint64_t)ret->asked.memory_bytes))
+    if (queue && !routes_fits_machine(r, &ret->asked))
         return false;
     ret->pinned.intra = threads;
     ret->sized = sized;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks what users may ask for at others' cost (docs/permissions.md), or at their own; a full
  * disk. */
+#include "base/size.h"
 #include "daemon/api/api.h"
 #include "daemon/daemon.h"
 #include "daemon/job/census.h"
@@ -26,6 +27,31 @@ bool routes_within_limits(struct request *r, uid_t uid, const struct attributes 
          limits_check_pin(r->daemon, uid, threads, &err) == 0))
         return true;
     request_fail_with(r, HTTP_FORBIDDEN, ASK_ADMIN, &err);
+    return false;
+}
+
+bool routes_fits_machine(struct request *r, const struct attributes *asked)
+{
+    uint64_t bytes = (uint64_t)asked->memory_bytes, most_bytes = r->daemon->memory_bytes;
+    char text[SIZE_TEXT_MAX], most[SIZE_TEXT_MAX], devices[DEVICES_TEXT_MAX];
+
+    for (int kind = 0; kind < DEVICE_KINDS; kind++) {
+        if (devices_of(asked->devices, kind) <= devices_of(r->daemon->devices.machine, kind))
+            continue;
+        devices_text(r->daemon->devices.machine, devices);
+        request_fail_as(r, HTTP_BAD_REQUEST, "devices-exceed-machine",
+                        "'devices' in tide.conf(5) says how many there are.",
+                        "devices is %s=%u: this machine has %s", device_kind_name(kind),
+                        devices_of(asked->devices, kind), *devices ? devices : "none");
+        return false;
+    }
+    if (most_bytes == 0 || bytes <= most_bytes)
+        return true;
+    size_text(bytes, text);
+    size_text(most_bytes, most);
+    request_fail_as(r, HTTP_BAD_REQUEST, "memory-exceeds-machine",
+                    "'memory' in tide.conf(5) says how much that is.",
+                    "memory is %s: jobs can have %s on this machine", text, most);
     return false;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "daemon/confine/balance.h"
 #include "daemon/containers/container.h"
 #include "daemon/daemon.h"
@@ -126,12 +127,14 @@ static json_t *view_use(const struct job *j)
 /* A value as JSON; null instead of 0 where 0 means none. */
 static json_t *view_attribute(const struct attribute *a, int64_t value)
 {
-    char promise[PROMISE_TEXT_MAX];
+    char promise[PROMISE_TEXT_MAX], devices[DEVICES_TEXT_MAX];
 
     if (a->none && value == 0)
         return json_null();
     if (a->kind == KIND_PROMISE)
         return json_string(promise_text(value, promise));
+    if (a->kind == KIND_DEVICES)
+        return json_string(devices_text(value, devices));
     if (a->kind == KIND_MOMENT)
         return json_real((double)value / 1000);
     return a->kind == KIND_CHOICE ? json_string(a->choices[value].name) : json_integer(value);
@@ -154,6 +157,16 @@ static json_t *view_memory(const struct job *j)
 {
     return json_pack("{s:o,s:o}", "memory_used", number_or_null(j->observed.usage.memory_bytes),
                      "memory_counted", number(usage_memory(j)));
+}
+
+/* The devices that its processes have open, and how many cores feed them. */
+static json_t *view_devices(const struct job *j)
+{
+    char names[DEVICES_NAMES_MAX];
+
+    device_set_text(&j->observed.devices, names, sizeof(names));
+    return json_pack("{s:o,s:o}", "devices_held", *names ? json_string(names) : json_null(),
+                     "device_cores", number(devices_cores(j)));
 }
 
 /* How long the job ran and waited; a job of `tide run` never waits. */
@@ -238,6 +251,7 @@ json_t *view_job(const struct job *j, const struct caller *who)
     json_t *use = view_use(j);
     json_t *asked = view_asked(j);
     json_t *memory = view_memory(j);
+    json_t *devices = view_devices(j);
     json_t *turn = view_turn(j, now);
     json_t *energy = view_job_energy(j, who);
     json_t *rest = json_pack(
@@ -252,8 +266,9 @@ json_t *view_job(const struct job *j, const struct caller *who)
         "signal", number_or_null(signal_of(j)), "elapsed_s", (double)(now - j->created_ns) / 1e9);
 
     if (!view || json_object_update_new(view, use) < 0 || json_object_update_new(view, asked) < 0 ||
-        json_object_update_new(view, memory) < 0 || json_object_update_new(view, turn) < 0 ||
-        json_object_update_new(view, energy) < 0 || json_object_update_new(view, rest) < 0) {
+        json_object_update_new(view, memory) < 0 || json_object_update_new(view, devices) < 0 ||
+        json_object_update_new(view, turn) < 0 || json_object_update_new(view, energy) < 0 ||
+        json_object_update_new(view, rest) < 0) {
         json_decref(view);
         return NULL;
     }
@@ -416,6 +431,7 @@ json_t *view_machine(const struct daemon *d, const struct caller *who)
     unsigned capacity = d->jobs->n ? decision_capacity(d->decision) : cpuset_count(&d->cpus);
     unsigned given = 0;
     uint64_t memory = 0;
+    char devices[DEVICES_TEXT_MAX];
     bool oversubscribed = false;
 
     for (const struct job *j = d->jobs->first; j; j = j->next) {
@@ -423,16 +439,18 @@ json_t *view_machine(const struct daemon *d, const struct caller *who)
         memory += j->admission.phase == JOB_QUEUED ? 0 : usage_memory(j);
         oversubscribed |= job_oversubscribed(j);
     }
-    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:i,s:b,s:b,s:b,s:o}",
+    devices_text(d->devices.machine, devices);
+    return json_pack("{s:s,s:i,s:o,s:I,s:b,s:s,s:s,s:i,s:o,s:i,s:o,s:o,s:o,s:i,s:b,s:b,s:b,s:o}",
                      "version", TIDE_VERSION, "pid", (int)getpid(), "epoch", number(d->epoch),
                      "uid", (json_int_t)d->uid, "privileged", (int)(d->weights || d->cpusets),
                      "policy", decision_policy(d->decision)->policy->name, "placement",
                      placement_name(d->placement), "cpus", (int)cpuset_count(&d->cpus), "online",
                      shown_cpuset(&d->cpus), "free", (int)(given < capacity ? capacity - given : 0),
                      "memory", number_or_null(d->memory_bytes), "memory_counted", number(memory),
-                     "jobs", (int)d->jobs->n, "oversubscribed",
-                     (int)(oversubscribed || given > capacity), "weights", (int)d->weights,
-                     "governs", (int)control_may_govern(d, who), "notes", view_notes(d));
+                     "devices", *devices ? json_string(devices) : json_null(), "jobs",
+                     (int)d->jobs->n, "oversubscribed", (int)(oversubscribed || given > capacity),
+                     "weights", (int)d->weights, "governs", (int)control_may_govern(d, who),
+                     "notes", view_notes(d));
 }
 
 static json_t *view_value(const struct policy_param *param, int64_t value)

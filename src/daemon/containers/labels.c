@@ -128,6 +128,8 @@ static const char *takes(const struct attribute *a, char *buf, size_t size)
         return "90s, 2h from its start, or 2026-01-31T18:30:00Z";
     case KIND_PROMISE:
         return "p99=50ms, from p99=1ms to p99=60s";
+    case KIND_DEVICES:
+        return "nvidia=1 or nvidia=2,uverbs=1";
     case KIND_CHOICE:
         return attribute_choices(a, " or ", buf, size);
     default:

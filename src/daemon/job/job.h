@@ -11,6 +11,7 @@
 #include "base/cpuset.h"
 #include "base/error.h"
 #include "daemon/job/admission.h"
+#include "daemon/job/devices.h"
 #include "daemon/job/latency.h"
 #include "daemon/job/speed.h"
 #include "daemon/job/split.h"
@@ -164,6 +165,7 @@ struct job_energy {
 struct job_observed {
     struct speed speed;
     struct usage usage;
+    struct device_set devices; /* that its processes have open; written by devices.c */
     struct job_energy energy;
     uint64_t own_memory_bytes; /* the container's own limit; 0: none */
     uint32_t allowed_mcpu;     /* own affinity, cpuset and quota; 0: the whole machine */

@@ -171,8 +171,7 @@ static void explore(struct job *j, uint64_t now)
 {
     struct speed *s = &j->observed.speed;
     uint32_t have = may_explore(j) ? j->wanted.share : 0;
-    uint32_t to =
-        fit_explore(&s->fit, now, have, j->asked.attributes.min ? j->asked.attributes.min : 1);
+    uint32_t to = fit_explore(&s->fit, now, have, devices_least(j));
 
     if (to == s->explore)
         return;

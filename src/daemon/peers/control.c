@@ -309,7 +309,7 @@ static void do_loan(struct connection *connection, const struct proto_control *m
 {
     bool lends = m->verb == PROTO_VERB_LEND || m->verb == PROTO_VERB_RECLAIM;
     struct order o = {.from = lends ? j->asked.lent : j->wanted.borrowed};
-    uint32_t least = j->asked.attributes.min ? j->asked.attributes.min : 1, room;
+    uint32_t least = devices_least(j), room;
 
     daemon_decide_due(j->daemon); /* the share of a job that has just begun */
     room = j->wanted.share > least ? j->wanted.share - least : 0;

@@ -14,6 +14,7 @@
 #include "daemon/plan/loans.h"
 #include "daemon/plan/machine_share.h"
 #include "daemon/plan/promises.h"
+#include "daemon/plan/resources.h"
 #include "daemon/plan/speeds.h"
 #include "daemon/plan/users.h"
 #include "policy/core/cores.h"
@@ -187,8 +188,8 @@ bool decision_counts(const struct job *j, uint64_t now)
     if (j->observed.frozen || admission_held_back(j))
         return false;
     return job_tells_use(j) || j->admission.submitted || j->asked.attributes.min > 0 ||
-           j->adopted || users_pins_cores(j) || j->observed.usage.cores > 0 ||
-           (!j->asked.script && now - j->met_ns < JOB_YOUNG_NS);
+           devices_cores(j) > 0 || j->adopted || users_pins_cores(j) ||
+           j->observed.usage.cores > 0 || (!j->asked.script && now - j->met_ns < JOB_YOUNG_NS);
 }
 
 static uint32_t policy_pin_of(const struct job *j)
@@ -220,7 +221,7 @@ static bool is_measured(const struct job *j, uint64_t now)
 
 static uint32_t silent_cores(const struct job *j, uint64_t now)
 {
-    uint32_t cores = j->admission.cores, asked = j->asked.attributes.min;
+    uint32_t cores = j->admission.cores, asked = devices_least(j);
 
     if (is_measured(j, now)) {
         if (j->admission.submitted && j->asked.attributes.request > asked)
@@ -290,8 +291,7 @@ static void fill_speed(struct job *j, unsigned cores, uint32_t *table, struct po
 static void fill_job(const struct job *j, unsigned machine, uint64_t now,
                      struct policy_amount *current, struct policy_job *ret)
 {
-    uint32_t min = j->asked.attributes.min ? j->asked.attributes.min : 1,
-             max = most_cores(j, machine, now), held = j->wanted.share;
+    uint32_t min = devices_least(j), max = most_cores(j, machine, now), held = j->wanted.share;
 
     policy_job_init(ret, j->number);
     fill_terms(j, now, ret);
@@ -311,14 +311,14 @@ static void fill_job(const struct job *j, unsigned machine, uint64_t now,
     }
     ret->min.of[POLICY_MCPU] = (int64_t)min * POLICY_CORE_MCPU;
     ret->max.of[POLICY_MCPU] = (int64_t)max * POLICY_CORE_MCPU;
-    ret->min.of[POLICY_MEMORY] = ret->request.of[POLICY_MEMORY] = (int64_t)usage_memory(j);
+    resources_of_job(j, ret);
     if (ret->state == POLICY_PAUSED)
         held = j->admission.cores;
     if (held == 0)
         return;
     *current = (struct policy_amount){.domain = 0};
+    current->amount = ret->min;
     current->amount.of[POLICY_MCPU] = (int64_t)held * POLICY_CORE_MCPU;
-    current->amount.of[POLICY_MEMORY] = ret->min.of[POLICY_MEMORY];
     ret->current = current;
     ret->current_count = 1;
 }
@@ -502,6 +502,17 @@ static void explain_cap(struct job *j)
         snprintf(j->wanted.reason + len, sizeof(j->wanted.reason) - len, "; %s", cap);
 }
 
+/* Behind a minimum that nobody asked for: the devices that its threads feed. */
+static void explain_devices(struct job *j, const struct policy_reason *reason)
+{
+    size_t len = strlen(j->wanted.reason);
+    char names[DEVICES_NAMES_MAX];
+
+    if (reason->code == POLICY_REASON_MINIMUM && devices_cores(j) > j->asked.attributes.min)
+        snprintf(j->wanted.reason + len, sizeof(j->wanted.reason) - len, "; feeds %s",
+                 device_set_text(&j->observed.devices, names, sizeof(names)));
+}
+
 /* Replaces a job's id in a reason by its name, which people know. */
 static void explain(struct job *j, const struct policy_reason *reason, uint32_t share)
 {
@@ -512,6 +523,7 @@ static void explain(struct job *j, const struct policy_reason *reason, uint32_t 
         other = job_of_number(j->daemon, id);
     policy_reason_text(reason, other ? other->name : NULL, j->wanted.reason,
                        sizeof(j->wanted.reason));
+    explain_devices(j, reason);
     external_explain(j->daemon->external, j->number, share, j->wanted.reason);
     speeds_explain(j);
     explain_cap(j);
@@ -544,18 +556,6 @@ static bool take_up(struct job *j, const struct policy_plan *plan, uint32_t i, u
     return loans_cut(j, &decision->reason, now);
 }
 
-/* Memory for the jobs that take part: what the others hold is gone. 0: memory is not counted. */
-static int64_t memory_capacity(const struct daemon *d, uint64_t now)
-{
-    uint64_t held = 0;
-
-    if (d->memory_bytes == 0)
-        return 0;
-    for (const struct job *j = d->jobs->first; j; j = j->next)
-        held += decision_counts(j, now) ? 0 : usage_memory(j);
-    return held < d->memory_bytes ? (int64_t)(d->memory_bytes - held) : 1;
-}
-
 static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
 {
     struct decision *d = daemon->decision;
@@ -573,7 +573,8 @@ static void fill_snapshot(struct daemon *daemon, uint64_t now, bool at_once)
                                   .state_size = d->state_size};
     s->job_count = d->count = fill_jobs(daemon, now);
     policy_machine_init(&d->root, (int64_t)d->capacity * POLICY_CORE_MCPU,
-                        memory_capacity(daemon, now));
+                        (int64_t)daemon->memory_bytes);
+    resources_of_machine(daemon, decision_counts, now, &d->root);
     cap_domain(daemon, &d->root);
     s->speed_count = speeds_of_machine(daemon, s->speeds);
     s->jobs = d->jobs;

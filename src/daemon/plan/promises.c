@@ -91,7 +91,7 @@ static bool may_share(struct job *const *job, int64_t count, const struct job *j
 static bool may_yield(const struct job *k, const struct policy_job *p)
 {
     return beyond_allowed(k) && p->malleability == POLICY_MALLEABLE && k->confine->can_limit(k) &&
-           !k->asked.kept && k->asked.attributes.min <= 1 && k->asked.attributes.slo_us == 0;
+           !k->asked.kept && devices_least(k) <= 1 && k->asked.attributes.slo_us == 0;
 }
 
 /* Everything that its promise and those of others may know of it. */

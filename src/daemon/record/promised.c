@@ -284,7 +284,7 @@ static void find_cores(const struct daemon *d, const struct job *j, uid_t uid,
 
     most = asked->max ? smaller(most, asked->max) : most;
     for (const struct job *k = d->jobs->first; k; k = k->next) {
-        int64_t min = larger(k->asked.attributes.min, 1);
+        int64_t min = devices_least(k);
 
         if (k == j || !k->admission.wanted)
             continue;
