@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 /*
  * A text may quote a file or a message. The quotation must neither end the line nor steer a
@@ -15,13 +17,13 @@ static void make_printable(char *text)
             *p = '?';
 }
 
-int error_set(struct error *err, int code, const char *fmt, ...)
+int error_set_as(struct error *err, int code, const char *word, const char *fmt, ...)
 {
     if (err) {
         va_list ap;
 
         err->code = code;
-        err->word = NULL;
+        err->word = code == -ENOMEM ? "out-of-memory" : word;
         va_start(ap, fmt);
         vsnprintf(err->text, sizeof(err->text), fmt, ap);
         va_end(ap);
@@ -35,4 +37,29 @@ int error_word(struct error *err, int code, const char *word)
     if (err)
         err->word = word;
     return code;
+}
+
+const char *error_said(struct error *err)
+{
+    char why[48];
+    size_t len, most;
+
+    if (!err->word)
+        return err->text;
+    most =
+        sizeof(err->text) - 1 - (size_t)snprintf(why, sizeof(why), " (tide why %.31s)", err->word);
+    len = strnlen(err->text, most);
+    strcpy(err->text + len, why);
+    return err->text;
+}
+
+void error_print(const char *word, const char *fmt, ...)
+{
+    char text[2 * ERROR_TEXT_MAX];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "%s (tide why %s)\n", text, word);
 }

@@ -11,6 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#define ERROR_WORD "directory-in-use"
+
 int hold_file(const char *dir, const char *name, bool over_exec, struct error *err)
 {
     char path[PATH_MAX], pid[24] = "";

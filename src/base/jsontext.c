@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-json-file"
+
 /* ---- the grammar: each function moves *pos behind its part of it, or returns false ---- */
 
 static char at(const struct jsontext *json, size_t pos)

@@ -6,6 +6,8 @@
 #include <limits.h>
 #include <string.h>
 
+#define ERROR_WORD "agent-path"
+
 /* The names that ld.so may put for $LIB in a 64-bit program of this machine. */
 static const char *const lib_dirs[] = {"lib/x86_64-linux-gnu", "lib64", "lib",
                                        "lib/aarch64-linux-gnu"};

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "run-directory"
+
 static int path_format(char ret_path[RUNDIR_PATH_MAX], const char *dir, const char *suffix)
 {
     char path[RUNDIR_PATH_MAX];

@@ -12,6 +12,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
+#define ERROR_WORD "bad-clock"
+
 #define TEXT_MAX   128
 #define YEAR_10000 253402300800.0
 

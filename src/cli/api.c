@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "daemon-silent"
+
 #define API_AGAIN_US 1000000 /* the Retry-After of a 429 answer */
 
 void api_answer_done(struct api_answer *answer)

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "broken-installation"
+
 int cli_folder(char ret[PATH_MAX])
 {
     ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX);

@@ -113,12 +113,12 @@ int docker_launch(char *const *argv);
  * a sentence that says what to do.
  * @cmd may be NULL (no command yet). Returns @code, so that a command writes `return cli_error(…)`.
  */
-__attribute__((format(printf, 4, 5))) int cli_error(const struct command *cmd, int code,
-                                                    const char *hint, const char *fmt, ...);
+#define cli_error(cmd, code, hint, ...) cli_error_as(cmd, code, ERROR_WORD, hint, __VA_ARGS__)
 
 /*
- * The same for an error that has an entry in `tide why`: after the hint, a line "See 'tide why
- * <word>'." @word may be NULL. A note stays one line, which ends with "(tide why <word>)".
+ * The same with another @word than that of the file's errors (ERROR_WORD, base/error.h): after the
+ * hint, which without one is the cure of that word, comes a line "See 'tide why <word>'." A note
+ * stays one line, which ends with "(tide why <word>)".
  */
 __attribute__((format(printf, 5, 6))) int cli_error_as(const struct command *cmd, int code,
                                                        const char *word, const char *hint,
@@ -128,9 +128,10 @@ __attribute__((format(printf, 3, 4))) void cli_note_as(const struct command *cmd
 __attribute__((format(printf, 3, 4))) int cli_usage_as(const struct command *cmd, const char *word,
                                                        const char *fmt, ...);
 
-/* The same with the hint "Try 'tide help <command>'."; returns CLI_USAGE. */
-__attribute__((format(printf, 2, 3))) int cli_usage(const struct command *cmd, const char *fmt,
-                                                    ...);
+int cli_no_memory(const struct command *cmd); /* returns CLI_FAILED */
+
+/* An error of usage, with the hint "Try 'tide help <command>'."; returns CLI_USAGE. */
+#define cli_usage(cmd, ...) cli_usage_as(cmd, "usage", __VA_ARGS__)
 
 /* Prints one line on stderr that is no failure: "tide: <command>: <text>". */
 __attribute__((format(printf, 2, 3))) void cli_note(const struct command *cmd, const char *fmt,

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "usage"
+
 #define COMMAND_ROW(name) &command_##name,
 static const struct command *const commands[] = {COMMANDS(COMMAND_ROW)};
 

@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "cli/translate.h"
+#include "cli/why/why.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -14,6 +15,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#define ERROR_WORD "output-failed"
+
 /* One write(2) for each line keeps it whole when programs share the terminal. */
 __attribute__((format(printf, 4, 0))) static void print_line(const struct command *cmd,
                                                              const char *word, const char *hint,
@@ -22,6 +25,8 @@ __attribute__((format(printf, 4, 0))) static void print_line(const struct comman
     _cleanup_free_ char *text = NULL;
     char why[64] = "";
 
+    if (!hint || !*hint)
+        hint = why_cure(word);
     if (vasprintf(&text, fmt, ap) < 0)
         text = NULL;
     if (word && *word)
@@ -29,16 +34,6 @@ __attribute__((format(printf, 4, 0))) static void print_line(const struct comman
     fflush(stdout);
     fprintf(stderr, "tide: %s%s%s%s%s%s\n", cmd ? cmd->name : "", cmd ? ": " : "",
             text ? text : "out of memory", hint && *hint ? "\n" : "", hint ? hint : "", why);
-}
-
-int cli_error(const struct command *cmd, int code, const char *hint, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    print_line(cmd, NULL, hint, fmt, ap);
-    va_end(ap);
-    return code;
 }
 
 int cli_error_as(const struct command *cmd, int code, const char *word, const char *hint,
@@ -52,36 +47,21 @@ int cli_error_as(const struct command *cmd, int code, const char *word, const ch
     return code;
 }
 
-__attribute__((format(printf, 3, 0))) static int usage(const struct command *cmd, const char *word,
-                                                       const char *fmt, va_list ap)
+int cli_no_memory(const struct command *cmd)
 {
-    char hint[64];
-
-    snprintf(hint, sizeof(hint), "Try 'tide help%s%s'.", cmd ? " " : "", cmd ? cmd->name : "");
-    print_line(cmd, word, hint, fmt, ap);
-    return CLI_USAGE;
-}
-
-int cli_usage(const struct command *cmd, const char *fmt, ...)
-{
-    va_list ap;
-    int r;
-
-    va_start(ap, fmt);
-    r = usage(cmd, NULL, fmt, ap);
-    va_end(ap);
-    return r;
+    return cli_error_as(cmd, CLI_FAILED, "out-of-memory", NULL, "out of memory");
 }
 
 int cli_usage_as(const struct command *cmd, const char *word, const char *fmt, ...)
 {
+    char hint[64];
     va_list ap;
-    int r;
 
+    snprintf(hint, sizeof(hint), "Try 'tide help%s%s'.", cmd ? " " : "", cmd ? cmd->name : "");
     va_start(ap, fmt);
-    r = usage(cmd, word, fmt, ap);
+    print_line(cmd, word, hint, fmt, ap);
     va_end(ap);
-    return r;
+    return CLI_USAGE;
 }
 
 int cli_end(const struct command *cmd, int r)

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "usage"
+
 #define OPTIONS_MAX 64
 
 /* Collects the short options: entries of @options whose value is a character. */

@@ -95,7 +95,7 @@ int terms_set(const struct command *cmd, const struct attribute *a, const char *
     if (!*terms)
         *terms = json_object();
     if (json_object_set_new(*terms, a->key, json) < 0)
-        return cli_error(cmd, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(cmd);
     return CLI_OK;
 }
 

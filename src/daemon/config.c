@@ -28,6 +28,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "config-error"
+
 #define SECTION   "daemon"
 #define BLANKS    " \t"
 #define HEARTBEAT "250"

@@ -44,6 +44,8 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#define ERROR_WORD "run-directory"
+
 #define TICK_US      1000000ull
 #define AUTO_EXIT_US 2000000ull  /* after the last job … */
 #define FIRST_JOB_US 10000000ull /* … and before the first one */
@@ -241,7 +243,7 @@ static int take_lock(struct top *t, struct error *err)
     }
     snprintf(text, sizeof(text), "%d\n", (int)getpid());
     if (ftruncate(t->lock_fd, 0) < 0 || write(t->lock_fd, text, strlen(text)) < 0)
-        daemon_log("cannot write the pid into %s/" RUNDIR_LOCK ": %s", d->dir, strerror(errno));
+        daemon_err("cannot write the pid into %s/" RUNDIR_LOCK ": %s", d->dir, strerror(errno));
     return 0;
 }
 
@@ -251,7 +253,9 @@ static int find_machine(struct daemon *d, const struct daemon_options *o, struct
     int r = topology_read(d->root, &d->topology);
 
     if (r < 0)
-        return error_set(err, r, "cannot read the machine's CPUs: %s", strerror(-r));
+        return error_word(err,
+                          error_set(err, r, "cannot read the machine's CPUs: %s", strerror(-r)),
+                          "system-refused");
     d->cpus = d->topology.online;
     /* A daemon in a container or a batch job has the CPUs of its own cpuset. */
     if (topology_usable(&usable) == 0) {
@@ -262,7 +266,8 @@ static int find_machine(struct daemon *d, const struct daemon_options *o, struct
     if (cpuset_count(&o->config.cpus) > 0) {
         cpuset_and(&usable, &o->config.cpus, &d->topology.online);
         if (cpuset_count(&usable) == 0)
-            return error_set(err, -EINVAL, "cpus: none of these CPUs is online");
+            return error_word(err, error_set(err, -EINVAL, "cpus: none of these CPUs is online"),
+                              "config-error");
         d->cpus = o->config.cpus;
         d->cpus_made_up = !cpuset_equal(&usable, &d->cpus);
     }
@@ -358,7 +363,7 @@ static void reconfigure(struct daemon *d, const struct config *c)
         if (check_policy(d, &spec, &why) == 0)
             decision_set_policy(d->decision, &spec);
         else
-            daemon_log("%s; the previous one stays in force", why.text);
+            daemon_log_as(error_why(&why), "%s; the previous one stays in force", why.text);
     }
     if (strcmp(c->power, before.power) != 0 || strcmp(c->power_root, before.power_root) != 0)
         daemon_log("tide.conf: the new 'power' or 'power-root' takes effect when tided is "
@@ -388,7 +393,7 @@ static void reload(struct daemon *d)
     sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
                (unsigned long long)(clock_now_ns() / NS_PER_US));
     if (config_load(top_of(d)->source, &c, &err) < 0)
-        daemon_log("%s; the previous configuration stays in force", err.text);
+        daemon_log_as(error_why(&err), "%s; the previous configuration stays in force", err.text);
     else
         reconfigure(d, &c);
     sd_notify(0, "READY=1");
@@ -419,7 +424,7 @@ static int on_directory(sd_event_source *s, const struct inotify_event *event, v
                           (ours.st_ino != there.st_ino || ours.st_dev != there.st_dev);
 
     if (gone || (faccessat(d->dir_fd, RUNDIR_API_SOCKET, F_OK, 0) < 0 && errno == ENOENT)) {
-        daemon_log("%s or a socket in it was removed; exiting, so that another tided can start",
+        daemon_err("%s or a socket in it was removed; exiting, so that another tided can start",
                    d->dir);
         sd_event_exit(d->event, 0);
     }
@@ -503,20 +508,20 @@ static void begin_record(struct daemon *d)
     uint32_t mib = d->config.history_mib;
 
     if (events_new(d, &d->events) < 0)
-        daemon_log("out of memory: no events are recorded");
+        daemon_log_as("out-of-memory", "out of memory: no events are recorded");
     if (mib && history_new(state_directory(d), mib, &d->history) < 0)
-        daemon_log("out of memory: no history of jobs is recorded");
+        daemon_log_as("out-of-memory", "out of memory: no history of jobs is recorded");
     if (curves_new(state_directory(d), &d->curves) < 0)
-        daemon_log("out of memory: no speed-up curves are kept");
+        daemon_log_as("out-of-memory", "out of memory: no speed-up curves are kept");
     if (promised_new(d->state_fd, &d->promised) < 0)
-        daemon_log("out of memory: nothing is known of earlier promises");
+        daemon_log_as("out-of-memory", "out of memory: nothing is known of earlier promises");
 }
 
 /* After the account of energy of the earlier daemon was read: its energy has a row already. */
 static void begin_energy_history(struct daemon *d)
 {
     if (d->config.history_mib && energy_history_new(d, state_directory(d), &d->energy_history) < 0)
-        daemon_log("out of memory: the history of energy is not recorded");
+        daemon_log_as("out-of-memory", "out of memory: the history of energy is not recorded");
 }
 
 static int begin(struct top *t, const struct daemon_options *o, struct error *err)
@@ -546,7 +551,8 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
     if (r >= 0)
         r = add_sources(t);
     if (r < 0)
-        return error_set(err, r, "cannot make an event loop: %s", strerror(-r));
+        return error_word(err, error_set(err, r, "cannot make an event loop: %s", strerror(-r)),
+                          "system-refused");
     r = balance_new(d, &d->balance, err);
     if (r == 0)
         r = meter_new(d, &d->meter, err);
@@ -569,12 +575,12 @@ static int begin(struct top *t, const struct daemon_options *o, struct error *er
         return error_set(err, -ENOMEM, "out of memory");
     begin_record(d);
     if (machine_share_new(d, &d->machine_share, &why) < 0)
-        daemon_log("%s", why.text);
+        daemon_log_as(error_why(&why), "%s", why.text);
     r = agent_socket_new(d, &agent_role, &control_role, &d->agent_socket, err);
     for (unsigned i = 0; r == 0 && i < d->config.n_engines; i++) {
         r = containers_new(d, d->config.engines[i], &d->containers, err);
         if (r == -ELIBACC) { /* processes are governed without it */
-            daemon_log("containers are left as they are: %s", err->text);
+            daemon_log_as(error_why(err), "containers are left as they are: %s", err->text);
             r = 0;
         }
     }
@@ -676,16 +682,19 @@ int daemon_run(const struct daemon_options *options, struct error *err)
                    d->weights_note[0] ? ", " : "", d->weights_note);
         store_load(d);
         if (energy_file_new(d, &d->energy_file) < 0)
-            daemon_log("out of memory: the energy counted so far is lost when tided ends");
+            daemon_log_as("out-of-memory",
+                          "out of memory: the energy counted so far is lost when tided ends");
         begin_energy_history(d);
         power_caps_tick(d->power_caps);
         daemon_changed(d);
         arm_exit(t, FIRST_JOB_US);
         if (watch_directory(t) < 0)
-            daemon_log("cannot watch %s: its removal will go unnoticed", d->dir);
+            daemon_log_as("system-refused", "cannot watch %s: its removal will go unnoticed",
+                          d->dir);
         sd_notify(0, "READY=1");
         if (sd_event_set_watchdog(d->event, true) < 0) /* 0: no watchdog is configured */
-            daemon_log("cannot report to systemd's watchdog: systemd may restart tided");
+            daemon_log_as("system-refused",
+                          "cannot report to systemd's watchdog: systemd may restart tided");
         r = sd_event_loop(d->event);
     }
     end(t);

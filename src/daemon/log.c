@@ -8,7 +8,7 @@
 #define WINDOW_NS (10 * NS_PER_S)
 
 /* Clients can cause log lines: a flood of them must not fill the disk. */
-void daemon_log(const char *fmt, ...)
+__attribute__((format(printf, 2, 0))) static void put(const char *word, const char *fmt, va_list ap)
 {
     static uint64_t window_ns;
     static unsigned lines, dropped;
@@ -16,7 +16,6 @@ void daemon_log(const char *fmt, ...)
     struct timespec ts;
     struct tm tm;
     char stamp[32];
-    va_list ap;
 
     if (now - window_ns > WINDOW_NS) {
         if (dropped)
@@ -32,8 +31,26 @@ void daemon_log(const char *fmt, ...)
     localtime_r(&ts.tv_sec, &tm);
     strftime(stamp, sizeof(stamp), "%F %T", &tm);
     fprintf(stderr, "%s.%03ld tided: ", stamp, ts.tv_nsec / 1000000);
-    va_start(ap, fmt);
     vfprintf(stderr, fmt, ap);
-    va_end(ap);
+    if (word)
+        fprintf(stderr, " (tide why %s)", word);
     fputc('\n', stderr);
+}
+
+void daemon_log(const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    put(NULL, fmt, ap);
+    va_end(ap);
+}
+
+void daemon_log_as(const char *word, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    put(word, fmt, ap);
+    va_end(ap);
 }

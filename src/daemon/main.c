@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "config-error"
+
 #define EXIT_USAGE 2
 
 #define ENGINES_STD "/run/docker.sock /run/podman/podman.sock"
@@ -90,8 +92,8 @@ struct command_line {
 static int take_dir(struct daemon_options *o, const char *value)
 {
     if (strlen(value) >= sizeof(o->dir) || value[0] != '/') {
-        fprintf(stderr, "tided: --dir is '%s': use an absolute path of at most %zu bytes\n", value,
-                sizeof(o->dir) - 1);
+        error_print("usage", "tided: --dir is '%s': use an absolute path of at most %zu bytes",
+                    value, sizeof(o->dir) - 1);
         return EXIT_USAGE;
     }
     snprintf(o->dir, sizeof(o->dir), "%s", value);
@@ -103,7 +105,7 @@ static int take_key(struct config_source *s, const char *key, const char *value)
     unsigned i = 0;
 
     if (!*value) {
-        fprintf(stderr, "tided: --%s needs a value\n", key);
+        error_print("usage", "tided: --%s needs a value", key);
         return EXIT_USAGE;
     }
     while (i < s->n_orders && strcmp(s->orders[i].key, key) != 0)
@@ -121,7 +123,7 @@ static int take_engine(struct command_line *line, const char *value)
         snprintf(line->engines + len, sizeof(line->engines) - len, "%s%s", len ? " " : "", value);
 
     if (n >= (int)(sizeof(line->engines) - len)) {
-        fputs("tided: --engine: the sockets are too many, or their paths too long\n", stderr);
+        error_print("usage", "tided: --engine: the sockets are too many, or their paths too long");
         return EXIT_USAGE;
     }
     return take_key(&line->source, "engines", line->engines);
@@ -155,7 +157,7 @@ static int take(struct command_line *line, int id, const char *name)
         puts("tided " TIDE_VERSION);
         return -1;
     default:
-        fputs("Try 'tided --help'.\n", stderr);
+        error_print("usage", "Try 'tided --help'.");
         return EXIT_USAGE;
     }
 }
@@ -171,7 +173,7 @@ static int read_command_line(int argc, char **argv, struct command_line *line)
             return r;
     }
     if (optind < argc) {
-        fprintf(stderr, "tided: '%s' is no option. Try 'tided --help'.\n", argv[optind]);
+        error_print("usage", "tided: '%s' is no option. Try 'tided --help'.", argv[optind]);
         return EXIT_USAGE;
     }
     if (!o->dir[0] && geteuid() == 0 && !getenv("TIDE_DIR"))
@@ -202,13 +204,6 @@ static int check(const struct config *c)
     return 0;
 }
 
-/* One line: `tide run` quotes the last one of the log. */
-static void say_why(const char *text, const char *word)
-{
-    fprintf(stderr, "tided: %s%s%s%s\n", text, word ? " (tide why " : "", word ? word : "",
-            word ? ")" : "");
-}
-
 int main(int argc, char **argv)
 {
     struct command_line line = {0};
@@ -220,7 +215,7 @@ int main(int argc, char **argv)
     if (r != 0)
         return r < 0 ? 0 : r;
     if (config_load(&line.source, &o->config, &err) < 0) {
-        say_why(err.text, err.word ? err.word : "config-error");
+        error_print(error_why(&err), "tided: %s", err.text);
         return EXIT_USAGE;
     }
     if (line.check)
@@ -231,7 +226,9 @@ int main(int argc, char **argv)
     choose_engines(o);
     r = daemon_run(o, &err);
     if (r < 0) {
-        say_why(err.text[0] ? err.text : strerror(-r), err.word);
+        /* One line: `tide run` quotes the last one of the log. */
+        error_print(err.word ? err.word : "system-refused", "tided: %s",
+                    err.text[0] ? err.text : strerror(-r));
         return 1;
     }
     return 0;

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "decider-fault"
+
 #define FIRST_ROOM 4096
 
 static const char *const state_names[] = {"waiting", "held", "running", "paused"};

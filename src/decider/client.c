@@ -12,6 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define ERROR_WORD "decider-fault"
+
 static void hang_up(struct decider_client *c)
 {
     if (c->fd >= 0)

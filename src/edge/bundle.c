@@ -11,6 +11,8 @@
 #include "power/cap/caps.h"
 #include "power/rules/rules_check.h"
 
+#define ERROR_WORD "bad-broker-message"
+
 #define HOUR_S      3600
 #define HOUR_MS     UINT64_C(3600000)
 #define SPREAD      4 /* the cheapest hour of a budget gets so much more than the dearest */

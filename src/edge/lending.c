@@ -16,6 +16,8 @@
 #include "edge/payload.h"
 #include "power/cap/caps.h"
 
+#define ERROR_WORD "bad-broker-message"
+
 #define BOOK_HEAD     "threadtide leases 1"
 #define BOOK_MAX      (16 << 20)
 #define BOOK_LINE_MAX 168
@@ -312,12 +314,12 @@ static bool is_one_of_twins(struct lending *l, struct row *r, uint64_t boot, uin
     if (known && boot != known) {
         if (boot == r->boot_before && now_ns - r->boot_changed_ns < TWINS_NS) {
             if (!r->twins_ns) {
-                char text[EDGE_NAME_MAX + 96];
+                char text[EDGE_NAME_MAX + 128];
 
-                snprintf(
-                    text, sizeof(text),
-                    "two programs say that they are %s; neither gets a lease until one is gone",
-                    r->child.name);
+                snprintf(text, sizeof(text),
+                         "two programs say that they are %s; neither gets a lease until one is "
+                         "gone (tide why two-of-a-name)",
+                         r->child.name);
                 say(l, NULL, text);
             }
             r->twins_ns = now_ns;
@@ -390,7 +392,7 @@ bool lending_got(struct lending *l, const char *child, enum topic_leaf leaf, con
     else
         k = take_demand(l, r, bytes, len, &err);
     if (k < 0)
-        say(l, child, err.text);
+        say(l, child, error_said(&err));
     return true;
 }
 
@@ -495,7 +497,9 @@ void lending_tick(struct lending *l)
     if (l->stored != l->book.counter)
         r = store(l);
     if (r < 0 && !l->unstored) {
-        snprintf(text, sizeof(text), "cannot write %s: %s; no lease is given or renewed until then",
+        snprintf(text, sizeof(text),
+                 "cannot write %s: %s; no lease is given or renewed until then (tide why "
+                 "state-unusable)",
                  l->path, strerror(-r));
         say(l, NULL, text);
     }
@@ -586,7 +590,9 @@ int lending_new(const struct lending_options *options, struct lending **ret)
     known = load(l);
     lease_recover(&l->book, known, clock_boot_ns());
     if (!known)
-        say(l, NULL, "which leases are in force is not known: none is given for half a minute");
+        say(l, NULL,
+            "which leases are in force is not known: none is given for half a minute (tide why "
+            "state-unusable)");
     l->stored = UINT64_MAX; /* a file that is as it is now stands there from the first tick on */
     *ret = l;
     return 0;

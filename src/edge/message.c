@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-broker-message"
+
 json_t *message_number(uint64_t n)
 {
     return json_integer((json_int_t)(n < MESSAGE_NUMBER_MAX ? n : MESSAGE_NUMBER_MAX));

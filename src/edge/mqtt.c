@@ -16,6 +16,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 
+#define ERROR_WORD "broker-refused"
+
 #define KEEPALIVE_S 15
 #define PATIENCE_NS (10 * NS_PER_S) /* from the first byte to CONNACK */
 #define TICK_US     1000000

@@ -15,6 +15,8 @@
 #include "base/clock.h"
 #include "edge/sqlite_errno.h"
 
+#define ERROR_WORD "outbox-failed"
+
 #define SEQ_BLOCK  100000    /* numbers that are reserved at once, so that none is used twice */
 #define GAP_MAX_MS INT32_MAX /* 24 days: a longer gap counts as so long */
 #define ANEW_UJ    (UINT64_C(1) << 61) /* from here on a restart begins new totals */

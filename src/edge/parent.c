@@ -18,6 +18,8 @@
 #include "power/cap/caps.h"
 #include "power/division/tenure.h"
 
+#define ERROR_WORD "state-unusable"
+
 #define HEAD     "threadtide tenure 1"
 #define FILE_MAX 256
 
@@ -64,7 +66,8 @@ static int store(struct parent *p)
         r = wholefile_replace(p->path, text, (size_t)n, NULL);
     failpoint(FAILPOINT_TENURE_STORED);
     if (r < 0 && !p->unstored)
-        say(p, "%s cannot be written: %s; leases are not acknowledged", p->path, strerror(-r));
+        say(p, "%s cannot be written: %s; leases are not acknowledged" ERROR_WHY, p->path,
+            strerror(-r));
     p->unstored = r < 0;
     if (r < 0)
         return r;
@@ -87,7 +90,8 @@ static void load(struct parent *p)
     if (p->stored)
         tenure_begin(&p->tenure, p->tenure.boot, p->stored_kind, p->stored_floor_uw);
     else
-        say(p, "%s cannot be read: until a lease comes, the policy and cap= alone count", p->path);
+        say(p, "%s cannot be read: until a lease comes, the policy and cap= alone count" ERROR_WHY,
+            p->path);
 }
 
 /* ---- leases ---------------------------------------------------------------------------------- */
@@ -107,7 +111,7 @@ void parent_got(struct parent *p, const struct mqtt_message *m)
     struct error err;
 
     if (payload_lease_read(m->bytes, m->len, &lease, &err) < 0) {
-        say(p, "a message of the parent is ignored: %s", err.text);
+        say(p, "a message of the parent is ignored: %s", error_said(&err));
         return;
     }
     if (tenure_take(&p->tenure, &lease, clock_boot_ns()) < 0)

@@ -9,6 +9,8 @@
 #include "edge/message_private.h"
 #include "power/cap/caps.h"
 
+#define ERROR_WORD "bad-broker-message"
+
 static const char *basis_name(uint32_t i)
 {
     return power_basis_name((enum power_basis)i);

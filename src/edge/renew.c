@@ -13,6 +13,8 @@
 #include "edge/payload.h"
 #include "host/trust/identity.h"
 
+#define ERROR_WORD "certificate-not-renewed"
+
 #define PEM_MAX  (64 * 1024)
 #define LOOK_NS  (3600 * NS_PER_S) /* between two looks at the file, and two requests */
 #define FIRST_NS (5 * NS_PER_S)    /* after the start */
@@ -52,7 +54,7 @@ static void ask(struct renew *r)
 
     if (read_pem(r->place.key, &key, &status, &err) < 0 ||
         identity_request_again(key, r->place.name, &request, &err) < 0) {
-        complain(r, "the certificate ends soon, and no other can be asked for", err.text);
+        complain(r, "the certificate ends soon, and no other can be asked for", error_said(&err));
         return;
     }
     r->asked = r->hooks.send(r->hooks.arg, TOPIC_REQUEST, request) == 0;
@@ -72,7 +74,7 @@ bool renew_tick(struct renew *r, bool connected, uint64_t now_ns)
         return replaced;
     r->looked_ns = now_ns;
     if (read_pem(r->place.cert, &cert, &status, &err) < 0) {
-        complain(r, "when the certificate ends is not known", err.text);
+        complain(r, "when the certificate ends is not known", error_said(&err));
         return replaced;
     }
     end_s = identity_expires_s(cert);
@@ -110,7 +112,7 @@ void renew_got(struct renew *r, const struct mqtt_message *m)
         return;
     r->asked = false;
     if (take(r, cert, &err) < 0) {
-        complain(r, "the new certificate is not used", err.text);
+        complain(r, "the new certificate is not used", error_said(&err));
         return;
     }
     r->replaced = true;

@@ -16,6 +16,8 @@
 #include "edge/payload.h"
 #include "edge/topic.h"
 
+#define ERROR_WORD "broker-refused"
+
 #define BATCH      10              /* records in one message; more while the parent catches up */
 #define WINDOW     8               /* messages without a receipt */
 #define PATIENT_NS (10 * NS_PER_S) /* less than a batch waits so long */
@@ -241,7 +243,8 @@ static void take_receipt(struct uplink *u, const struct payload_receipt *receipt
         return;
     }
     if (outbox_receipt(u->outbox, receipt->boot, receipt->seq) < 0)
-        say(u, "cannot remove records that the parent has stored; they are sent again");
+        say(u, "cannot remove records that the parent has stored; they are sent again (tide why "
+               "outbox-failed)");
     while (done < u->waiting && u->window[done] <= receipt->seq)
         done++;
     u->waiting -= done;
@@ -265,7 +268,7 @@ static void got(void *arg, const struct mqtt_message *m)
         return;
     }
     if (payload_receipt_read(m->bytes, m->len, &receipt, &err) < 0)
-        say(u, "a message of the parent is ignored: %s", err.text);
+        say(u, "a message of the parent is ignored: %s", error_said(&err));
     else
         take_receipt(u, &receipt);
 }
@@ -293,7 +296,7 @@ static void up(void *arg, const char *problem)
     struct uplink *u = arg;
 
     if (problem) {
-        say(u, "uplink: %s; records wait in the outbox", problem);
+        say(u, "uplink: %s; records wait in the outbox" ERROR_WHY, problem);
         return;
     }
     say(u, "uplink: connected");

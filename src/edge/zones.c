@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ERROR_WORD "bad-time-zone"
+
 #define DAY_S 86400
 
 /* No way out of the directory: names are words of letters, digits, "_", "-", "+" with "/" between.

@@ -5,6 +5,8 @@
 #include <ini.h>
 #include <string.h>
 
+#define ERROR_WORD "config-error"
+
 #define BLANKS " \t\r"
 
 struct reader {

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "hub-state"
+
 static const char usage[] =
     "Usage: tide-hub audit [--since TIME] [--limit N] [--state DIR]\n"
     "\n"
@@ -36,14 +38,15 @@ static int take(void *arg, int option)
     char *end;
 
     if (option == 't' && moment_past(optarg, clock_real_ms(), &a->since_ms) < 0) {
-        fprintf(stderr, "tide-hub: --since '%s': use a time as 1d, 2026-11-23 or 08:00\n", optarg);
+        error_print("usage", "tide-hub: --since '%s': use a time as 1d, 2026-11-23 or 08:00",
+                    optarg);
         return HUB_EXIT_USAGE;
     }
     if (option == 'n') {
         a->limit = strtoul(optarg, &end, 10);
         if (!*optarg || *end || a->limit < 1 || a->limit > AUDIT_LIST_MAX) {
-            fprintf(stderr, "tide-hub: --limit '%s': use a number from 1 to %d\n", optarg,
-                    AUDIT_LIST_MAX);
+            error_print("usage", "tide-hub: --limit '%s': use a number from 1 to %d", optarg,
+                        AUDIT_LIST_MAX);
             return HUB_EXIT_USAGE;
         }
     }

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#define ERROR_WORD "broker-not-started"
+
 #define HOSTS_MAX 8
 #define PORT      8883
 #define HUB_USER  "tide-hub"
@@ -168,7 +170,8 @@ static int become(const struct state *s, struct error *err)
         return r;
     r = sandbox_enter(folder, &no_sandbox);
     if (r < 0)
-        fprintf(stderr, "tide-hub: %s: the broker may read all of %s\n", no_sandbox.text, s->dir);
+        error_print(error_why(&no_sandbox), "tide-hub: %s: the broker may read all of %s",
+                    no_sandbox.text, s->dir);
     execlp("mosquitto", "mosquitto", "-c", config, (char *)NULL);
     execl("/usr/sbin/mosquitto", "mosquitto", "-c", config, (char *)NULL);
     return error_set(err, -errno, "cannot run mosquitto (package mosquitto): %s", strerror(errno));
@@ -186,15 +189,15 @@ static int take(void *arg, int option)
         return 0;
     case 'a':
         if (inet_pton(AF_INET, optarg, address) != 1 && inet_pton(AF_INET6, optarg, address) != 1) {
-            fprintf(stderr, "tide-hub: --address '%s': use an address as 127.0.0.1\n", optarg);
+            error_print("usage", "tide-hub: --address '%s': use an address as 127.0.0.1", optarg);
             return HUB_EXIT_USAGE;
         }
         line->address = optarg;
         return 0;
     case 'n':
         if (line->hosts == HOSTS_MAX || !*optarg || strpbrk(optarg, " \n\t")) {
-            fprintf(stderr, "tide-hub: --host '%s': use up to %d names or addresses\n", optarg,
-                    HOSTS_MAX);
+            error_print("usage", "tide-hub: --host '%s': use up to %d names or addresses", optarg,
+                        HOSTS_MAX);
             return HUB_EXIT_USAGE;
         }
         line->host[line->hosts++] = optarg;
@@ -202,7 +205,7 @@ static int take(void *arg, int option)
     case 'p':
         line->port = (unsigned)strtoul(optarg, &end, 10);
         if (*end || end == optarg || line->port < 1 || line->port > 65535) {
-            fprintf(stderr, "tide-hub: --port '%s': use a number from 1 to 65535\n", optarg);
+            error_print("usage", "tide-hub: --port '%s': use a number from 1 to 65535", optarg);
             return HUB_EXIT_USAGE;
         }
         return 0;
@@ -225,7 +228,7 @@ int cmd_broker(int argc, char **argv)
     if (r)
         return r < 0 ? 0 : r;
     if (optind == argc && line.hosts == 0)
-        fputs("tide-hub: broker: --host is missing\n", stderr);
+        error_print("usage", "tide-hub: broker: --host is missing");
     if (optind < argc || line.hosts == 0)
         return command_wrong(usage);
     r = leave_root(&line, &err);

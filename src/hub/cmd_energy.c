@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ERROR_WORD "nothing-stored"
+
 #define STRETCHES_MAX 4096
 #define UJ_PER_KWH    3.6e12
 
@@ -92,7 +94,7 @@ static int tell_series(struct store *s, const char *unit, const char *point, uin
 
 static int complain(const char *name, const char *wanted)
 {
-    fprintf(stderr, "tide-hub: --%s '%s': use %s\n", name, optarg, wanted);
+    error_print("usage", "tide-hub: --%s '%s': use %s", name, optarg, wanted);
     return HUB_EXIT_USAGE;
 }
 

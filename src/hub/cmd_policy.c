@@ -21,6 +21,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "policy-not-applied"
+
 #define POLICY_FILE "/etc/tide/policy.yaml"
 
 static const char usage[] =
@@ -63,7 +65,7 @@ struct command_line {
 
 static int complain(const char *what, const char *value, const char *wanted)
 {
-    fprintf(stderr, "tide-hub: %s '%s': use %s\n", what, value, wanted);
+    error_print("usage", "tide-hub: %s '%s': use %s", what, value, wanted);
     return HUB_EXIT_USAGE;
 }
 
@@ -76,13 +78,13 @@ static int load(const char *path, struct power_policy *ret)
     int r = wholefile_read(path, YAML_BYTES_MAX, &text, &len, &st);
 
     if (r < 0) {
-        fprintf(stderr, "tide-hub: %s: %s\n", path,
-                r == -EFBIG ? "more than a MiB: this is no policy" : strerror(-r));
+        error_print("bad-policy-file", "tide-hub: %s: %s", path,
+                    r == -EFBIG ? "more than a MiB: this is no policy" : strerror(-r));
         return HUB_EXIT_FAILED;
     }
     r = policy_compile(text, len, NULL, (int64_t)(wallclock_ms() / 1000), ret, &err);
     if (r < 0)
-        fprintf(stderr, "%s:%s\n", path, err.text);
+        error_print(error_why(&err), "%s:%s", path, err.text);
     return r < 0 ? HUB_EXIT_FAILED : 0;
 }
 
@@ -113,7 +115,7 @@ static int check(int argc, char **argv, const struct command_line *line)
     r = doubts_of(&p, NULL, warn, (void *)path);
     policy_done(&p);
     if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", strerror(-r));
+        error_print("system-refused", "tide-hub: %s", strerror(-r));
     return r < 0 ? HUB_EXIT_FAILED : 0;
 }
 
@@ -156,7 +158,8 @@ static int explain(int argc, char **argv, struct command_line *line)
     if (line->at && zones_time(clock_of(&p), line->at, line->now.utc_s, &line->now.utc_s) < 0)
         r = complain("--at", line->at, "a time as 18:30, '2026-11-23 18:30' or 2026-11-23T18:30Z");
     else if (!area_below(argv[0], p.org)) {
-        fprintf(stderr, "tide-hub: %s does not lie in the organization %s\n", argv[0], p.org);
+        error_print("hub-has-none", "tide-hub: %s does not lie in the organization %s", argv[0],
+                    p.org);
         r = HUB_EXIT_FAILED;
     } else {
         explain_area(&p, argv[0], clock_of(&p), &line->now, stdout);

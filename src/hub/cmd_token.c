@@ -58,7 +58,7 @@ static int take(void *arg, int option)
             return HUB_EXIT_USAGE;
         }
     } else if (moment_duration(optarg, &a->for_ms) < 0) {
-        fprintf(stderr, "tide-hub: --for '%s': use a time as 1h or 30min\n", optarg);
+        error_print("usage", "tide-hub: --for '%s': use a time as 1h or 30min", optarg);
         return HUB_EXIT_USAGE;
     }
     return 0;

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ERROR_WORD "hub-state"
+
 #define REQUEST_MAX 65536
 
 static const char usage[] =

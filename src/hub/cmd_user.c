@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ERROR_WORD "hub-state"
+
 static const char usage[] =
     "Usage: tide-hub user add NAME --role ROLE [--state DIR]\n"
     "       tide-hub user passwd NAME [--keep-tokens]\n"
@@ -66,15 +68,15 @@ static int take(void *arg, int option)
     switch (option) {
     case 'r':
         if (role_parse(optarg, &a->role) < 0) {
-            fprintf(stderr, "tide-hub: --role '%s': use viewer, operator or administrator\n",
-                    optarg);
+            error_print("usage", "tide-hub: --role '%s': use viewer, operator or administrator",
+                        optarg);
             return HUB_EXIT_USAGE;
         }
         a->has_role = true;
         return 0;
     case 'f':
         if (moment_duration(optarg, &a->for_ms) < 0) {
-            fprintf(stderr, "tide-hub: --for '%s': use a time as 90d\n", optarg);
+            error_print("usage", "tide-hub: --for '%s': use a time as 90d", optarg);
             return HUB_EXIT_USAGE;
         }
         return 0;
@@ -139,11 +141,18 @@ static int get_password(char ret[PASSWORD_MAX + 2], struct error *err)
         if (r == 0)
             r = ask(terminal, "Once more: ", again, sizeof(again));
         if (r == 0 && strcmp(ret, again) != 0)
-            return error_set(err, -EINVAL, "the two passwords differ: nothing was changed");
+            return error_word(
+                err, error_set(err, -EINVAL, "the two passwords differ: nothing was changed"),
+                "bad-password");
     }
     if (r == -ENODATA)
-        return error_set(err, r, "no password: type one, or give it as a line of standard input");
-    return r < 0 ? error_set(err, r, "the password cannot be read: %s", strerror(-r)) : 0;
+        return error_word(
+            err, error_set(err, r, "no password: type one, or give it as a line of standard input"),
+            "bad-password");
+    return r < 0
+               ? error_word(err, error_set(err, r, "the password cannot be read: %s", strerror(-r)),
+                            "bad-password")
+               : 0;
 }
 
 /* ---- what is done ---- */
@@ -212,7 +221,8 @@ static int wrong_use(const struct asked *a, int operands)
     for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
         known |= strcmp(a->verb, verbs[i]) == 0;
     if (known && role && operands == 2 && !a->has_role) {
-        fprintf(stderr, "tide-hub: %s needs --role viewer, operator or administrator\n", a->verb);
+        error_print("usage", "tide-hub: %s needs --role viewer, operator or administrator",
+                    a->verb);
         return HUB_EXIT_USAGE;
     }
     if (known && operands == (strcmp(a->verb, "list") == 0 ? 1 : 2))

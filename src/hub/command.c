@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#define ERROR_WORD "hub-state"
+
 int command_options(int argc, char **argv, const char *usage, const struct option *options,
                     int (*take)(void *arg, int option), void *arg)
 {
@@ -14,7 +16,7 @@ int command_options(int argc, char **argv, const char *usage, const struct optio
             return -1;
         }
         if (option == '?') { /* getopt has said what is wrong */
-            fprintf(stderr, "Try 'tide-hub %s --help'.\n", argv[0]);
+            error_print("usage", "Try 'tide-hub %s --help'.", argv[0]);
             return HUB_EXIT_USAGE;
         }
         r = take(arg, option);
@@ -31,6 +33,6 @@ int command_wrong(const char *usage)
 int command_end(int r, const struct error *err)
 {
     if (r < 0)
-        fprintf(stderr, "tide-hub: %s\n", err->text);
+        error_print(error_why(err), "tide-hub: %s", err->text);
     return r < 0 || fflush(stdout) ? HUB_EXIT_FAILED : 0;
 }

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#define ERROR_WORD "config-error"
+
 #define DAY_MS        UINT64_C(86400000)
 #define BROKER_PORT   8883
 #define BLANKS        " \t\r"
@@ -272,7 +274,7 @@ static void fill(struct option *ret, const struct option *more)
 
 static int say(const struct error *err, int status)
 {
-    fprintf(stderr, "tide-hub: %s\n", err->text);
+    error_print(error_why(err), "tide-hub: %s", err->text);
     return status;
 }
 

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "system-refused"
+
 static const char usage[] =
     "Usage: tide-hub COMMAND …\n"
     "\n"
@@ -45,7 +47,7 @@ int main(int argc, char **argv)
 
     failpoint_arm();
     if (faked < 0) {
-        fprintf(stderr, "tide-hub: %s\n", err.text);
+        error_print(error_why(&err), "tide-hub: %s", err.text);
         return EXIT_FAILURE;
     }
     if (faked)
@@ -63,7 +65,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (*name)
-        fprintf(stderr, "tide-hub: there is no command '%s'\n", name);
+        error_print("usage", "tide-hub: there is no command '%s'", name);
     fputs(usage, stderr);
     return HUB_EXIT_USAGE;
 }

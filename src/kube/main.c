@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "system-refused"
+
 #define EXIT_USAGE 2
 #define HOSTS_MAX  8
 
@@ -156,7 +158,7 @@ struct program {
 
 static int complain(const char *name, const char *value, const char *wanted)
 {
-    fprintf(stderr, "tide-kube: --%s is '%s': use %s\n", name, value, wanted);
+    error_print("usage", "tide-kube: --%s is '%s': use %s", name, value, wanted);
     return EXIT_USAGE;
 }
 
@@ -220,7 +222,7 @@ static int take_policy(struct command_line *line)
 
     if (policy_spec_parse(optarg, &line->settings.policy, &err) == 0)
         return 0;
-    fprintf(stderr, "tide-kube: --policy: %s\n", err.text);
+    error_print("usage", "tide-kube: --policy: %s", err.text);
     return EXIT_USAGE;
 }
 
@@ -234,7 +236,7 @@ static int take_gpus(struct command_line *line)
         if (!*name)
             continue;
         if (line->settings.gpu_count == KUBE_GPUS_MAX) {
-            fprintf(stderr, "tide-kube: --gpus: at most %d names are taken\n", KUBE_GPUS_MAX);
+            error_print("usage", "tide-kube: --gpus: at most %d names are taken", KUBE_GPUS_MAX);
             return EXIT_USAGE;
         }
         line->settings.gpus[line->settings.gpu_count++] = name;
@@ -292,7 +294,7 @@ static int take(struct command_line *line, int id, const char *name)
         puts("tide-kube " TIDE_VERSION);
         return -1;
     case '?':
-        fputs("Try 'tide-kube --help'.\n", stderr);
+        error_print("usage", "Try 'tide-kube --help'.");
         return EXIT_USAGE;
     default:
         *texts[id - 256] = optarg;
@@ -306,9 +308,9 @@ static int check(const struct command_line *line)
 
     if (t->duration_ns <= t->deadline_ns || t->deadline_ns <= 2 * t->retry_ns ||
         t->duration_ns < NS_PER_S) {
-        fputs("tide-kube: --lease-duration has to be longer than --lease-deadline, and that longer "
-              "than twice --lease-retry\n",
-              stderr);
+        error_print("usage",
+                    "tide-kube: --lease-duration has to be longer than --lease-deadline, and that "
+                    "longer than twice --lease-retry");
         return EXIT_USAGE;
     }
     return 0;
@@ -332,7 +334,7 @@ static int read_command_line(int argc, char **argv, struct command_line *line)
             return r;
     }
     if (optind < argc) {
-        fprintf(stderr, "tide-kube: '%s' is no option. Try 'tide-kube --help'.\n", argv[optind]);
+        error_print("usage", "tide-kube: '%s' is no option. Try 'tide-kube --help'.", argv[optind]);
         return EXIT_USAGE;
     }
     return check(line);
@@ -371,14 +373,15 @@ static void on_trust(void *arg, const char *problem)
     char text[ERROR_TEXT_MAX + 600];
 
     if (problem) {
-        snprintf(text, sizeof(text), "no certificate for the chiefs' channel: %s", problem);
+        snprintf(text, sizeof(text),
+                 "no certificate for the chiefs' channel: %s (tide why cluster-refused)", problem);
         kube_log(NULL, text);
         return;
     }
     p->pods.ca_pem = trust_ca(p->trust);
     if (!p->channel && channel_new(p->client, p->event, p->line.listen, controller_report,
                                    p->controller, &p->channel, &err) < 0) {
-        kube_log(NULL, err.text);
+        kube_log(NULL, error_said(&err));
         sd_event_exit(p->event, 1);
         return;
     }
@@ -530,7 +533,7 @@ int main(int argc, char **argv)
         return r < 0 ? 0 : r;
     r = run(&program, &err);
     if (r < 0)
-        fprintf(stderr, "tide-kube: %s\n", err.text);
+        error_print(error_why(&err), "tide-kube: %s", err.text);
     done(&program);
     return r < 0 ? 1 : r;
 }

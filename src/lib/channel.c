@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "daemon-silent"
+
 #define RETRY_NS (2 * NS_PER_MS) /* poll() cannot wait for room in an accept queue */
 
 static int path_copy(char *ret_path, size_t size, const char *dir, const char *name,

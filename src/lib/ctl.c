@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "order-refused"
+
 #define DEFAULT_TIMEOUT_MS 5000
 #define GRACE_MS           500 /* the daemon may answer at the deadline; time for that to arrive */
 #define FAILURES_MAX       64  /* unread failures of asynchronous requests that are kept */

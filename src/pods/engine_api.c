@@ -17,6 +17,8 @@
 #include <sys/un.h>
 #include <time.h>
 
+#define ERROR_WORD "cannot-listen"
+
 #define BODY_MAX        (16u << 10)
 #define CONNECTIONS_MAX 64
 #define MANAGER_MAX     (4u << 20) /* bytes of the kubelet's file */

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "system-refused"
+
 #define EXIT_USAGE 2
 
 #define NRI_SOCKET  "/var/run/nri/nri.sock"
@@ -100,7 +102,7 @@ struct program {
 
 static int complain(const char *name, const char *value, const char *wanted)
 {
-    fprintf(stderr, "tide-pods: --%s is '%s': use %s\n", name, value, wanted);
+    error_print("usage", "tide-pods: --%s is '%s': use %s", name, value, wanted);
     return EXIT_USAGE;
 }
 
@@ -123,7 +125,7 @@ static int take_qos(struct choice *choice)
 static int take_namespace(struct choice *choice)
 {
     if (choice->n_namespaces == CHOOSE_NAMESPACES_MAX) {
-        fprintf(stderr, "tide-pods: --namespace: more than %d\n", CHOOSE_NAMESPACES_MAX);
+        error_print("usage", "tide-pods: --namespace: more than %d", CHOOSE_NAMESPACES_MAX);
         return EXIT_USAGE;
     }
     choice->namespaces[choice->n_namespaces++] = optarg;
@@ -174,7 +176,7 @@ static int take(struct program *p, int id)
         puts("tide-pods " TIDE_VERSION);
         return -1;
     default:
-        fputs("Try 'tide-pods --help'.\n", stderr);
+        error_print("usage", "Try 'tide-pods --help'.");
         return EXIT_USAGE;
     }
 }
@@ -189,7 +191,7 @@ static int read_command_line(struct program *p, int argc, char **argv)
             return r;
     }
     if (optind < argc) {
-        fprintf(stderr, "tide-pods: '%s' is no option. Try 'tide-pods --help'.\n", argv[optind]);
+        error_print("usage", "tide-pods: '%s' is no option. Try 'tide-pods --help'.", argv[optind]);
         return EXIT_USAGE;
     }
     return 0;
@@ -245,7 +247,7 @@ static int find_paths(struct program *p, struct error *err)
         if (preload_find(p->agent_dir, sizeof(p->agent_dir), &why) == 0)
             p->nri_options.agent_dir = p->agent_dir;
         else
-            pods_log("no agent is brought into pods: %s", why.text);
+            pods_log("no agent is brought into pods: %s", error_said(&why));
     }
     if (p->socket)
         return 0;
@@ -295,7 +297,7 @@ int main(int argc, char **argv)
         return r < 0 ? 0 : r;
     r = run(&p, &err);
     if (r < 0)
-        fprintf(stderr, "tide-pods: %s\n", err.text[0] ? err.text : strerror(-r));
+        error_print(error_why(&err), "tide-pods: %s", err.text[0] ? err.text : strerror(-r));
     engine_api_free(p.api);
     nri_free(p.nri);
     pods_free(p.pods);

@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#define ERROR_WORD "no-nri"
+
 #define NAME "threadtide"
 
 #define READ_BYTES (64 << 10)
@@ -117,7 +119,7 @@ static bool make_control_dir(const char *id, const struct startup *size, char *p
     if (r == 0 && size)
         control_dir_write(containers, id, size);
     if (r < 0)
-        pods_log("container %.12s: no control directory: %s", id, strerror(-r));
+        pods_err("container %.12s: no control directory: %s", id, strerror(-r));
     return r == 0 && (size_t)snprintf(path, room, "%s/" CONTAINER_RUN_DIR "/%s", run, id) < room;
 }
 
@@ -189,7 +191,7 @@ static void on_event(struct nri *n, enum nri_event event, struct span message, u
     struct pod_container *c;
 
     if (read_both(message, first, &pod, &said) < 0) {
-        pods_log("the runtime tells of a container in a way that cannot be read");
+        pods_err("the runtime tells of a container in a way that cannot be read");
         return;
     }
     c = pods_find(n->pods, said.id);
@@ -348,7 +350,7 @@ static void lose(struct nri *n, const char *why)
     snprintf(problem, sizeof(problem), "no runtime speaks NRI on %.100s: %.120s", n->options.socket,
              why);
     if (strcmp(problem, n->problem) != 0)
-        pods_log("%s", problem);
+        pods_err("%s", problem);
     memcpy(n->problem, problem, sizeof(problem));
     pause_then_retry(n);
     for (struct call *c = n->calls, *next; c; c = next) {

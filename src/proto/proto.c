@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-packet"
+
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the wire is little-endian");
 static_assert(sizeof(struct proto_header) == 16, "header layout");
 static_assert(sizeof(union proto_message) == PROTO_MESSAGE_MAX, "a type outgrew the maximum");

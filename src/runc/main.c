@@ -18,6 +18,8 @@
 #include <syslog.h>
 #include <time.h>
 
+#define ERROR_WORD "container-unchanged"
+
 #define SPEC_MAX (4u << 20) /* bytes; a larger config.json or process.json is left alone */
 
 #define SEARCH_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -47,7 +49,8 @@ static void complain(const struct arguments *a, const char *what, const struct e
 {
     char text[ERROR_TEXT_MAX + 64];
 
-    snprintf(text, sizeof(text), "tide-runc: %s: %s", what, err->text);
+    snprintf(text, sizeof(text), "tide-runc: %s: %s (tide why %s)", what, err->text,
+             error_why(err));
     if (!a->log || write_log(a, text) < 0)
         syslog(LOG_WARNING, "%s", text);
 }
@@ -187,7 +190,7 @@ int main(int argc, char **argv)
     if (r < 0)
         complain(&a, what[a.verb], &err);
     run_runtime(argv);
-    fprintf(stderr, "tide-runc: neither runc nor crun is in PATH or " SEARCH_PATH
-                    ": install one, or name a runtime in TIDE_RUNC\n");
+    error_print("no-oci-runtime", "tide-runc: neither runc nor crun is in PATH or " SEARCH_PATH
+                                  ": install one, or name a runtime in TIDE_RUNC");
     return 127;
 }

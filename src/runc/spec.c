@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define ERROR_WORD "container-unchanged"
+
 /* The agent's mount lacks noexec, with which ld.so could not map the agent. */
 #define AGENT_OPTIONS   "[\"bind\",\"ro\",\"nosuid\",\"nodev\",\"rprivate\"]"
 #define CONTROL_OPTIONS "[\"bind\",\"ro\",\"nosuid\",\"nodev\",\"noexec\",\"rprivate\"]"

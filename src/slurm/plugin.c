@@ -8,6 +8,7 @@
  * says which variables it gets. Whatever fails, the task begins as without us. docs/slurm.md.
  */
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/slice.h"
 #include "slurm/helper.h"
 #include "slurm/range.h"
@@ -18,6 +19,8 @@
 #include <slurm/spank.h>
 #include <stdarg.h>
 #include <string.h>
+
+#define ERROR_WORD "usage"
 
 #define OPTION     "malleable"
 #define TIMEOUT_MS 10000 /* then the task begins without us; tide-slurm takes some 10 ms */
@@ -50,9 +53,10 @@ static int take_option(int value, const char *text, int remote)
     if (r == 0 || remote)
         return 0;
     if (r == -ERANGE)
-        tell("--" OPTION ": '%s' is no range of threads: 1 <= MIN <= MAX <= %d", text, RANGE_MAX);
+        tell("--" OPTION ": '%s' is no range of threads: 1 <= MIN <= MAX <= %d" ERROR_WHY, text,
+             RANGE_MAX);
     else
-        tell("--" OPTION ": '%s' is no range of threads such as 2-8", text ? text : "");
+        tell("--" OPTION ": '%s' is no range of threads such as 2-8" ERROR_WHY, text ? text : "");
     return -1;
 }
 
@@ -63,13 +67,13 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
         if (strncmp(argv[i], PATH_OF, strlen(PATH_OF)) == 0 && argv[i][strlen(PATH_OF)] == '/')
             helper = strdup(argv[i] + strlen(PATH_OF));
         else
-            slurm_error("threadtide: plugstack.conf: unknown argument '%s'", argv[i]);
+            slurm_error("threadtide: plugstack.conf: unknown argument '%s'" ERROR_WHY, argv[i]);
         if (!helper)
             helper = TIDE_SLURM_HELPER;
     }
     if (spank_context() != S_CTX_SLURMD && spank_context() != S_CTX_JOB_SCRIPT &&
         spank_option_register(spank, &option) != ESPANK_SUCCESS)
-        slurm_error("threadtide: cannot register --" OPTION);
+        slurm_error("threadtide: cannot register --" OPTION " (tide why system-refused)");
     return 0;
 }
 
@@ -122,11 +126,12 @@ static void make_job(spank_t spank, const char *name, bool script, char *const *
     r = answer ? helper_run(argv, envp, TIMEOUT_MS, answer, RECORD_BYTES_MAX) : -ENOMEM;
     if (r == -ECHILD) {
         if (access(helper, X_OK) < 0)
-            tell("the task runs, but not as a job: %s: %s", helper, strerror(errno));
+            tell("the task runs, but not as a job: %s: %s (tide why job-refused)", helper,
+                 strerror(errno));
         return; /* else it has said why */
     }
     if (r < 0 || !record_whole(answer, (size_t)r)) {
-        tell("the task runs, but not as a job: %s %s", helper,
+        tell("the task runs, but not as a job: %s %s (tide why job-refused)", helper,
              r == -ETIMEDOUT ? "took too long"
              : r < 0         ? strerror((int)-r)
                              : "gave half an answer");

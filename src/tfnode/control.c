@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define ERROR_WORD "replica-not-started"
+
 #define OUT_MAX         1024              /* bytes; the largest head with the largest body */
 #define DISCARD_MAX     65536             /* bytes that a client may send after its request */
 #define ACCEPT_PAUSE_NS (100 * NS_PER_MS) /* wait before accept() while no descriptor is free */

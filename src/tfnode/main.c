@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define ERROR_WORD "replica-not-started"
+
 #define EXIT_USAGE 2
 
 static const char usage[] =
@@ -39,7 +41,8 @@ static int find_library(const struct options *options, struct located *ret)
         return 0;
     fprintf(stderr,
             "tide-tfnode: TensorFlow is not installed: there is no " LOCATE_LIBRARY " in\n%s"
-            "Install it (pip install tensorflow), or name its directory: --tensorflow DIR\n",
+            "Install it (pip install tensorflow), or name its directory: --tensorflow DIR" ERROR_WHY
+            "\n",
             ret->looked);
     return -ENOENT;
 }
@@ -52,7 +55,7 @@ int main(int argc, char **argv)
     int verdict = options_parse(argc, argv, &options, &err);
 
     if (verdict < 0) {
-        fprintf(stderr, "tide-tfnode: %s\nTry 'tide-tfnode --help'.\n", err.text);
+        error_print(error_why(&err), "tide-tfnode: %s\nTry 'tide-tfnode --help'.", err.text);
         return EXIT_USAGE;
     }
     if (verdict == OPTIONS_HELP)
@@ -66,7 +69,7 @@ int main(int argc, char **argv)
     /* Makes a call to a TensorFlow node that is gone fail, instead of waiting for its return. */
     setenv("GRPC_FAIL_FAST", "use_caller", 0);
     if (node_run(&options, located.library, &err) < 0) {
-        fprintf(stderr, "tide-tfnode: %s\n", err.text);
+        error_print(error_why(&err), "tide-tfnode: %s", err.text);
         fflush(NULL);
         _exit(EXIT_FAILURE);
     }

@@ -21,6 +21,8 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 
+#define ERROR_WORD "replica-not-started"
+
 #define THREADS_DEADLINE_NS (2 * NS_PER_S) /* for an acknowledgement; then the answer is 202 */
 #define SETTLE_LOOK_NS      (NS_PER_MS)    /* between two looks while a change is under way */
 
@@ -355,7 +357,7 @@ int node_run(const struct options *options, const char *library, struct error *e
         return r;
     }
     if (r > 0)
-        say(&n, "without the agent, its threads are fixed: %s", reason.text);
+        say(&n, "without the agent, its threads are fixed: %s (tide why no-agent)", reason.text);
     publish(&n);
     /* With the agent, an order limits the pools; a limit in the ServerDef would keep them small. */
     r = server_start(library, options, n.threads.api ? 0 : options->threads, &n.server, err);

@@ -9,6 +9,8 @@
 #include <getopt.h>
 #include <string.h>
 
+#define ERROR_WORD "usage"
+
 #define NAME_CHARS                                                                                 \
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"                               \
     "-._"

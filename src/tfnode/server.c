@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#define ERROR_WORD "replica-not-started"
+
 /* tensorflow/c/tf_status.h, tensorflow/c/c_api.h */
 struct tf_status;
 struct tf_server;

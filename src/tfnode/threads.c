@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 
+#define ERROR_WORD "replica-not-started"
+
 /*
  * RTLD_GLOBAL puts the agent into the scope that libraries opened later search first. So
  * TensorFlow's calls to its own pools find the agent's hooks, as with LD_PRELOAD. But a missing

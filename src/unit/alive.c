@@ -10,6 +10,8 @@
 
 #include "base/cleanup.h"
 
+#define ERROR_WORD "unit-silent"
+
 #define PATIENCE_S 5
 
 static const char question[] = "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"

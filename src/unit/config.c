@@ -13,6 +13,8 @@
 #include "base/wholefile.h"
 #include "power/cap/caps.h"
 
+#define ERROR_WORD "config-error"
+
 #define OUTBOX_BYTES    (UINT64_C(64) << 20)
 #define PORT_PLAIN      1883
 #define PORT_TLS        8883

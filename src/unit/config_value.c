@@ -12,6 +12,8 @@
 #include "base/suggest.h"
 #include "power/measure/amount.h"
 
+#define ERROR_WORD "config-error"
+
 #define MICRO        UINT64_C(1000000)
 #define PERIOD_MAX_S 3600
 

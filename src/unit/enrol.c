@@ -23,6 +23,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "enrolment-failed"
+
 #define EXIT_USAGE  2
 #define CONFIG      "/etc/tide/tide-power.conf"
 #define STATE       "/var/lib/tide-power"
@@ -421,7 +423,8 @@ static int take_token(struct enrolment *e, const char *word, char *text, size_t 
     _cleanup_file_ FILE *file = word[0] == '@' ? fopen(word + 1, "re") : NULL;
 
     if (word[0] == '@' && !file) {
-        fprintf(stderr, "tide-power: cannot read the token in %s: %s\n", word + 1, strerror(errno));
+        error_print("bad-token", "tide-power: cannot read the token in %s: %s", word + 1,
+                    strerror(errno));
         return -EINVAL;
     }
     snprintf(text, size, "%s", file ? "" : word);
@@ -433,7 +436,7 @@ static int take_token(struct enrolment *e, const char *word, char *text, size_t 
 
 static int complain(const char *what, const char *value, const char *wanted)
 {
-    fprintf(stderr, "tide-power: %s '%.100s': %s\n", what, value, wanted);
+    error_print("usage", "tide-power: %s '%.100s': %s", what, value, wanted);
     return EXIT_USAGE;
 }
 
@@ -475,7 +478,7 @@ int enrol_main(int argc, char **argv)
                         "this is no token of 'tide-hub token NAME', or not all of it");
     r = enrol(&e, &err);
     if (r < 0)
-        fprintf(stderr, "tide-power: %s\n", err.text);
+        error_print(error_why(&err), "tide-power: %s", err.text);
     if (e.key)
         explicit_bzero(e.key, strlen(e.key));
     free(e.key);

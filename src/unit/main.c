@@ -21,6 +21,8 @@
 #include "unit/enrol.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "system-refused"
+
 #define EXIT_USAGE 2 /* also a configuration that is wrong: whoever tries again meets it again */
 #define CONFIG     "/etc/tide/tide-power.conf"
 
@@ -51,8 +53,8 @@ static void check_files(const struct unit_config *config)
 
     for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++) {
         if (*files[i] && access(files[i], R_OK) < 0) {
-            unit_log("[uplink]: cannot read %s: %s%s", files[i], strerror(errno),
-                     errno == ENOENT ? ": 'tide-power enrol' makes it" : "");
+            unit_log("[uplink]: cannot read %s: %s%s (tide why bad-certificate)", files[i],
+                     strerror(errno), errno == ENOENT ? ": 'tide-power enrol' makes it" : "");
         }
     }
 }
@@ -65,7 +67,7 @@ static int run(const struct unit_config *config)
     int r, held = hold_file(config->state_dir, "running", false, &err);
 
     if (held == -EBUSY) {
-        unit_log("%s", err.text);
+        unit_err_of(&err, "%s", err.text);
         return EXIT_FAILURE;
     }
 
@@ -74,19 +76,19 @@ static int run(const struct unit_config *config)
     if (r >= 0)
         r = ends_by_signals(event, false, NULL, NULL);
     if (r < 0) {
-        unit_log("cannot make an event loop: %s", strerror(-r));
+        unit_err("cannot make an event loop: %s", strerror(-r));
         return EXIT_FAILURE;
     }
     r = area_new(event, config, &area, &err);
     if (r < 0) {
-        unit_log("%s", err.text);
+        unit_err_of(&err, "%s", err.text);
         sd_event_unref(event);
         return r == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
     }
     unit_log("%s: %u meters, %u switches", config->name, config->meters, config->switches);
     sd_notify(0, "READY=1");
     if (sd_event_set_watchdog(event, true) < 0) /* 0: no watchdog is configured */
-        unit_log("cannot report to systemd's watchdog: systemd may restart tide-power");
+        unit_err("cannot report to systemd's watchdog: systemd may restart tide-power");
     r = sd_event_loop(event);
     sd_notify(0, "STOPPING=1");
     area_free(area);
@@ -126,24 +128,24 @@ int main(int argc, char **argv)
             puts("tide-power " TIDE_VERSION);
             return 0;
         default:
-            fputs("Try 'tide-power --help'.\n", stderr);
+            error_print("usage", "Try 'tide-power --help'.");
             return EXIT_USAGE;
         }
     }
     if (optind < argc) {
-        fprintf(stderr, "tide-power: unexpected argument '%s'\n", argv[optind]);
+        error_print("usage", "tide-power: unexpected argument '%s'", argv[optind]);
         return EXIT_USAGE;
     }
     failpoint_arm();
     faked = wallclock_begin(&err);
     if (faked < 0 || unit_config_load(file, &config, &err) < 0) {
-        unit_log("%s", err.text);
+        unit_err_of(&err, "%s", err.text);
         return check || alive ? EXIT_FAILURE : EXIT_USAGE;
     }
     if (alive) {
         if (alive_ask(config, &err) == 0)
             return 0;
-        unit_log("%s", err.text);
+        unit_err_of(&err, "%s", err.text);
         return EXIT_FAILURE;
     }
     if (check) {

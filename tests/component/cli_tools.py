@@ -219,12 +219,10 @@ def tide(build_dir):
 
 
 def assert_error(done, code, first, *words):
-    """One line that says what was wrong, one that says what to do, one with the word of `tide why` if it has one, and
-    the exit code."""
+    """One line that says what was wrong, one that says what to do, one with the word of `tide why`, and the exit code."""
     lines = done.stderr.splitlines()
-    if len(lines) == 3:
-        assert re.fullmatch(r"See 'tide why [a-z-]+'\.", lines.pop())
     assert done.returncode == code, done.stderr
+    assert re.fullmatch(r"See 'tide why [a-z-]+'\.", lines.pop()), done.stderr
     assert done.stdout == ""
     assert len(lines) == 2, done.stderr
     assert re.match(r"('tide |tide-sim\(1\) |[A-Z]).*[.?]$", lines[1]), "the hint is no sentence"

@@ -1,24 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tide why`: each word of an error is in the table, each entry of the table is a word of some error, and both interfaces
-tell it."""
+"""`tide why`: each error has a word, each word of an error is in the table, each entry of the table is a word of some error, and
+the programs' interfaces and logs tell it."""
 import os
 import pathlib
 import re
 import subprocess
 
 import conftest
+import pytest
 from cli_tools import BUILD, assert_error, filled_in, tide  # noqa: F401
 from daemon import GUARD_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TABLE = "src/cli/why/messages.h"
+TABLES = [f"src/cli/why/{name}.h" for name in ("messages", "messages_energy", "messages_cluster")]
 # Which argument of these functions is the word, counted from 0.
-WORD_AT = {"error_word": 2, "request_fail_as": 2, "cli_error_as": 2, "cli_note_as": 1, "cli_usage_as": 1, "say_why": 1}
+WORD_AT = {"error_word": 2, "request_fail_as": 2, "cli_error_as": 2, "cli_note_as": 1, "cli_usage_as": 1, "daemon_log_as": 0,
+           "call_fail_as": 2, "error_print": 0}
+# What else prints lines for people, of errors and of other news. Where these have a word, it is in the text.
+LINES = ("daemon_log", "unit_log", "pods_log", "kube_log", "tree_say", "say", "log", "tell", "slurm_error", "cli_note", "fprintf", "fputs")
+ERROR = re.compile(r"cannot|could not|fail|refus|damaged|ignored|unknown|invalid|error|too (many|long)|out of (memory|file)|lost the|no connection|"
+                   r"not (set|removed|sent|used|taken|understood|valid)|has to|\bis (no|not|missing)\b|(\.|->)text\b|strerror|\bproblem\b")
+WORDED = re.compile(r"tide why |ERROR_WHY|error_(said|why)\(")
+PROGRAMS = ("cli", "daemon", "hub", "unit", "edge", "kube", "pods", "runc", "slurm", "tfnode")
+# Lines that only sound like errors, or that hand on a text with its word: what the call has in it.
+EXCEPT = (
+    "tell(task.out", "say(&known", "say(const struct error", "tell(struct ",  # the page's machines; a promise's ground; heads of functions
+    "tell(m, m->refusal", "say(w, problem", "%s%s%s%s%s%s", 'text ? text : "out of memory"',  # these have the word further down, or from above
+    "jobs missed", "not the real one", "unit revoked: ", "too many log lines",  # news
+)
 LITERAL = r'"((?:[^"\\]|\\.)*)"'
 
 
 def entries():
-    return re.findall(rf"\bX\(\s*{LITERAL},", (ROOT / TABLE).read_text())
+    return [word for table in TABLES for word in re.findall(rf"\bX\(\s*{LITERAL},", (ROOT / table).read_text())]
 
 
 def arguments(text, at):
@@ -35,18 +49,55 @@ def arguments(text, at):
     return found
 
 
+def bare(text):
+    return re.sub(r'"\s+"', "", re.sub(r"/\*.*?\*/", "", text, flags=re.S))  # long literals stand in pieces
+
+
+def calls(text, names):
+    """Name and arguments of each call."""
+    for call in re.finditer(rf"\b({'|'.join(names)})\(", text):
+        *first, last = arguments(text, call.end())
+        yield call[1], [*first, last[:-1]]  # its bracket
+
+
 def words_of(text):
     """The words that a source gives its errors."""
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    for call in re.finditer(rf"\b({'|'.join(WORD_AT)})\(", text):
-        at = WORD_AT[call[1]]
-        word = "".join(arguments(text, call.end())[at:at + 1])
+    text = bare(text)
+    for name, arg in calls(text, WORD_AT):
+        word = "".join(arg[WORD_AT[name]:WORD_AT[name] + 1])
         yield from re.findall(LITERAL, re.sub(r"\(.*?\)", "", word))  # not what a function is told
+    yield from re.findall(rf"^#define ERROR_WORD {LITERAL}$", text, re.M)
+    yield from re.findall(r"\(tide why ([a-z-]+)\)", text)
+    for body in re.findall(r"^static const char \*word_of\(.*?^}", text, re.M | re.S):
+        yield from re.findall(rf"return {LITERAL};", body)
+
+
+def wordless(text):
+    """The calls that tell a person of an error and give it no word. error_set() and others take ERROR_WORD: the compiler asks for it."""
+    for name, arg in calls(bare(text), [*WORD_AT, *LINES]):
+        call = " ".join(f"{name}({','.join(arg)})".split())
+        if name in WORD_AT:
+            if arg[WORD_AT[name]:WORD_AT[name] + 1] and arg[WORD_AT[name]].strip() in ("NULL", '""', "0"):
+                yield call
+        elif name in ("fprintf", "fputs") and not re.search(r"\bstderr\b", call):
+            continue
+        elif ERROR.search(call.partition("(")[2]) and not WORDED.search(call) and not any(e in call for e in EXCEPT):
+            yield call
 
 
 def test_a_source_is_read():
     text = 'return error_word(err, error_set(err, -1, "a, (%s", f(x, ")")), "one");\ncli_note_as(c, e ? "two" : "three", "%s");'
     assert list(words_of(text)) == ["one", "two", "three"]
+    text = '#define ERROR_WORD "one"\nunit_log("no %s (tide why two)", a);\nstatic const char *word_of(int a)\n{\n    return "three";\n}\n'
+    assert list(words_of(text)) == ["one", "two", "three"]
+    text = 'daemon_log("job %s ended", id); daemon_log("cannot read %s",\n f(x)); cli_error_as(c, 1, NULL, NULL, "%s", a);'
+    assert list(wordless(text)) == ['daemon_log("cannot read %s", f(x))', 'cli_error_as(c, 1, NULL, NULL, "%s", a)']
+
+
+def test_every_error_has_a_word():
+    found = [f"{path.relative_to(ROOT)}: {call}" for program in PROGRAMS for path in sorted((ROOT / "src" / program).rglob("*.c"))
+             for call in wordless(path.read_text())]
+    assert not found, "errors without a word of `tide why` (src/cli/why/messages.h):\n" + "\n".join(found)
 
 
 def test_table_and_sources_have_the_same_words():
@@ -58,7 +109,7 @@ def test_table_and_sources_have_the_same_words():
 
 def test_the_reference_is_what_the_table_says():
     page = (ROOT / "docs" / "reference-messages.md").read_text()
-    assert page.partition("|---|---|---|\n")[2] == filled_in("@messages@"), f"write it anew: see {page.partition('<!--')[2][:120]}"
+    assert page.partition("build/document -->\n")[2] == filled_in("@messages@"), f"write it anew: see {page.partition('<!--')[2][:120]}"
 
 
 def test_words_are_explained(tide):  # noqa: F811
@@ -91,6 +142,20 @@ def test_tided_names_the_word_of_a_wrong_configuration(tmp_path):
     assert re.fullmatch(r"tided: .*tide.conf:2: polcy: .* \(tide why config-error\)\n", done.stderr)
 
 
+@pytest.mark.parametrize("program, args, code, word", [
+    ("tided", ["x"], 2, "usage"), ("tide-hub", ["policy", "check", "FILE"], 3, "bad-policy-file"), ("tide-hub", ["audit", "--since", "x"], 2, "usage"),
+    ("tide-hub", ["serve", "--config", "FILE"], 2, "config-error"), ("tide-power", ["--check", "--config", "FILE"], 1, "config-error"),
+    ("tide-kube", ["x"], 2, "usage"), ("tide-kube", ["--kubeconfig", "/nowhere"], 1, "bad-kubeconfig"), ("tide-pods", ["x"], 2, "usage"),
+    ("tide-tfnode", ["--role", "x"], 2, "usage"),
+])
+def test_other_programs_end_an_error_with_its_word(tmp_path, program, args, code, word):
+    file = tmp_path / "file"
+    file.write_text("[x\n")
+    done = subprocess.run([BUILD / program, *[str(file) if arg == "FILE" else arg for arg in args]], capture_output=True, text=True,
+                          timeout=GUARD_S, env={**conftest.plain_env(), "TIDE_DIR": str(tmp_path)})
+    assert done.returncode == code and done.stderr.endswith(f" (tide why {word})\n"), done
+
+
 def test_the_daemon_tells_the_word_in_json_and_tide_in_its_text(place, build_dir, tmp_path):
     conf = tmp_path / "tide.conf"
     conf.write_text("[daemon]\npower=none\n")
@@ -110,5 +175,5 @@ def test_the_daemon_tells_the_word_in_json_and_tide_in_its_text(place, build_dir
                               env={**conftest.plain_env(), "TIDE_DIR": str(tided.dir)})
         assert done.stderr.startswith(f"tide: {command[0]}: {answer['error']['message']}\n"), (command, done.stderr)
         assert done.stderr.endswith(f"\nSee 'tide why {word}'.\n")
-    status, answer = tided.api("GET", "/v1/history?limit=x")  # an error without an entry has no code
-    assert status == 400 and set(answer["error"]) == {"message", "hint"}
+    status, answer = tided.api("GET", "/v1/history?limit=x")
+    assert status == 400 and answer["error"]["code"] == "bad-request" and set(answer["error"]) == {"message", "hint", "code"}

@@ -20,6 +20,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "usage"
+
 #define CPUS  4
 #define JOBS  2
 #define PROCS 2
@@ -147,6 +149,16 @@ WRAP(int, clock_gettime, clockid_t clock, struct timespec *ret)
 }
 
 WRAP(void, daemon_log, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(world.line, sizeof(world.line), fmt, ap);
+    va_end(ap);
+    world.lines++;
+}
+
+WRAP(void, daemon_log_as, const char *word, const char *fmt, ...)
 {
     va_list ap;
 

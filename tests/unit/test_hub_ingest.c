@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#define ERROR_WORD "usage"
+
 static char dir[64], path[96], said[4096], receipts[65536];
 static int broker; /* what publishing returns */
 static unsigned given;

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#define ERROR_WORD "usage"
+
 static struct run run, other;
 
 /* ---- by hand --------------------------------------------------------------------------------- */

@@ -93,7 +93,7 @@ static int cancel(char **names, size_t n)
     int result = CLI_OK;
 
     if (!asked)
-        return cli_error(&command_cancel, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_cancel);
     for (size_t i = 0; i < n; i++) {
         int r = ask(names[i], &asked[i]);
 
@@ -134,7 +134,7 @@ static int cancel_all(void)
         return r;
     names = calloc(json_array_size(jobs) + 1, sizeof(*names));
     if (!names)
-        return cli_error(&command_cancel, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_cancel);
     json_array_foreach (jobs, i, job)
         if (member_bool(job, "submitted") && is_mine(job))
             names[n++] = (char *)member_text(job, "id");

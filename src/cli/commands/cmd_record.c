@@ -9,6 +9,8 @@
 #include <signal.h>
 #include <string.h>
 
+#define ERROR_WORD "nothing-recorded"
+
 #define OTHERS_NOTED 0.1 /* a smaller part of the cores is not worth a note */
 
 struct record_options {
@@ -103,7 +105,7 @@ static int watch(struct recorder *r, uint64_t end_ns)
             next_ns = clock_now_ns() + RECORDER_LOOK_NS;
         recorder_sleep(r, next_ns < end_ns ? next_ns : end_ns);
     }
-    return e < 0 ? cli_error(&command_record, CLI_FAILED, NULL, "out of memory") : CLI_OK;
+    return e < 0 ? cli_no_memory(&command_record) : CLI_OK;
 }
 
 static void print_sum(const struct record_options *o, const json_t *scenario,
@@ -185,8 +187,9 @@ static int save(const struct record_options *o, struct recorder *r, FILE *out)
     if (!o->file || ftruncate(fileno(out), 0) == 0)
         print_json(out, scenario, 0);
     if (putc('\n', out) == EOF || fflush(out) != 0 || ferror(out))
-        return cli_error(&command_record, CLI_FAILED, NULL, "cannot write %s: %s",
-                         o->file ? o->file : "the output", strerror(errno));
+        return cli_error_as(&command_record, CLI_FAILED, "output-failed", NULL,
+                            "cannot write %s: %s", o->file ? o->file : "the output",
+                            strerror(errno));
     print_sum(o, scenario, &sum);
     return CLI_OK;
 }
@@ -212,12 +215,12 @@ static int record_run(int argc, char **argv)
 
         file = fd < 0 ? NULL : fdopen(fd, "w");
         if (!file)
-            return cli_error(&command_record, CLI_FAILED, NULL, "cannot write %s: %s", o.file,
-                             strerror(errno));
+            return cli_error_as(&command_record, CLI_FAILED, "output-failed", NULL,
+                                "cannot write %s: %s", o.file, strerror(errno));
     }
     r = recorder_new(&err);
     if (!r)
-        return cli_error(&command_record, CLI_FAILED, NULL, "%s", err.text);
+        return cli_error_as(&command_record, CLI_FAILED, error_why(&err), NULL, "%s", err.text);
     if (o.duration_ms)
         end_ns = clock_now_ns() + o.duration_ms * NS_PER_MS;
     catch_signals();

@@ -161,8 +161,9 @@ static void print_result(const struct set_options *o, const json_t *answer)
     if (member_bool(answer, "oversubscribed"))
         print_unreachable(answer);
     if (json_object_get(o->terms, "slo") && strcmp(member_text(promise, "keepable"), "no") == 0)
-        cli_note(&command_set, "its promise cannot be kept as far as is known: %s",
-                 member_text(promise, "reason"));
+        cli_note_as(&command_set, "promise-refused",
+                    "its promise cannot be kept as far as is known: %s",
+                    member_text(promise, "reason"));
 }
 
 static int set(const struct set_options *o, const char *job)

@@ -13,6 +13,8 @@
 #include <signal.h>
 #include <string.h>
 
+#define ERROR_WORD "process-unreadable"
+
 #define SIGNAL_OFFSET_STD 7 /* SIGRTMIN+7 */
 
 enum sent { SENT, SENT_NO_HANDLER, SENT_GONE, SENT_DENIED, SENT_MAX };
@@ -64,7 +66,7 @@ static int find_pids(const char *job, json_t **ret_pids)
 
     if (pid > 0 && pid <= INT_MAX && *end == '\0') {
         *ret_pids = json_pack("[I]", (json_int_t)pid);
-        return *ret_pids ? CLI_OK : cli_error(cmd, CLI_FAILED, NULL, "out of memory");
+        return *ret_pids ? CLI_OK : cli_no_memory(cmd);
     }
     r = api_job_path(cmd, job, "", path);
     if (r != CLI_OK)

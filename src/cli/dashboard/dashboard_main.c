@@ -17,6 +17,8 @@
 #include <signal.h>
 #include <string.h>
 
+#define ERROR_WORD "page-not-served"
+
 struct dashboard {
     struct proxy proxy;
     struct door *door;

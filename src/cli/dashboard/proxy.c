@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "run-directory"
+
 #define CONNECT_MS 200 /* a daemon whose queue is full may delay the page so long */
 #define END_MS     50 /* for an ssh that has closed the connection to end; the loop waits so long */
 

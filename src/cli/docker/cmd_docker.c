@@ -24,6 +24,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#define ERROR_WORD "docker-not-run"
+
 #define DOCKER_FAILED 125 /* exit code of `docker run` when it cannot start the container */
 
 #define TAKEN_NS (2 * NS_PER_S) /* by then the daemon has seen a container that has started */
@@ -54,7 +56,7 @@ static const struct command *const cmd = &command_docker;
 
 static int no_memory(void)
 {
-    return cli_error(cmd, CLI_FAILED, NULL, "out of memory");
+    return cli_no_memory(cmd);
 }
 
 /* ---- other commands of docker ---- */
@@ -178,7 +180,8 @@ static const char *find_variable(const void *arg, const char *name)
 /* The user's own LD_PRELOAD was taken out of docker's words. */
 static int without_agent(struct call *call, const char *before, const char *why)
 {
-    cli_note(cmd, "the container runs with a fixed number of threads: %s", why);
+    cli_note_as(cmd, "container-unchanged", "the container runs with a fixed number of threads: %s",
+                why);
     return !before || words_addf(&call->ours, "--env=LD_PRELOAD=%s", before) ? CLI_OK : no_memory();
 }
 
@@ -282,9 +285,10 @@ static int add_control(struct call *call)
                          "Set TIDE_DIR to an absolute path without a colon, or not at all.",
                          "docker cannot mount the daemon's directory '%s'", getenv("TIDE_DIR"));
     if (daemon_is_missing(dir))
-        cli_note(cmd, "the container runs unmanaged until a tided runs in %s", dir);
+        cli_note_as(cmd, "no-daemon", "the container runs unmanaged until a tided runs in %s", dir);
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
-        return cli_error(cmd, CLI_FAILED, NULL, "cannot get random numbers: %s", strerror(errno));
+        return cli_error_as(cmd, CLI_FAILED, "system-refused", NULL,
+                            "cannot get random numbers: %s", strerror(errno));
     for (size_t i = 0; i < sizeof(random); i++)
         sprintf(key + 2 * i, "%02x", random[i]);
     snprintf(call->socket, sizeof(call->socket), "%s/" CONTAINER_RUN_DIR "/%s/" RUNDIR_AGENT_SOCKET,
@@ -406,8 +410,9 @@ static bool whole_command(const struct call *call, struct words *ret)
 
 static int cannot_start(const struct call *call, int code)
 {
-    return cli_error(cmd, code == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN, NULL, "%s: %s",
-                     call->docker, strerror(code));
+    return cli_error_as(cmd, code == ENOENT ? CLI_NO_PROGRAM : CLI_CANNOT_RUN,
+                        code == ENOENT ? "no-program" : "program-cannot-run", NULL, "%s: %s",
+                        call->docker, strerror(code));
 }
 
 /* Becomes docker; returns only if there is no docker. */

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "setup-failed"
+
 #define CONFIG_MAX        (1u << 20) /* bytes of daemon.json */
 #define RELOAD_TIMEOUT_NS (10 * NS_PER_S)
 #define ASK_TIMEOUT_MS    5000

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define ERROR_WORD "bad-json-file"
+
 static int explain(int r, struct error *err)
 {
     if (r == -EEXIST)

@@ -233,11 +233,11 @@ static int take(struct reader *reader, const struct option_word *o)
     else if (is(o->name, o->length, "pull"))
         words->pull = o->value;
     else if (is(o->name, o->length, "env-file") && !read_env_file(words, o->value))
-        return cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(reader->cmd);
     if (!is(o->name, o->length, "env") && !is(o->name, o->length, "e"))
         return -1;
     if (!keep_variable(&words->env, o->value))
-        return cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(reader->cmd);
     return strncmp(o->value, "LD_PRELOAD", 10) == 0 && (!o->value[10] || o->value[10] == '=')
                ? CLI_OK /* the agent's comes in its place */
                : -1;
@@ -257,7 +257,7 @@ static int read_option(struct reader *reader, char *const **argv, const struct o
         good = words_addf(theirs, "%.*s", (int)o->flags, (*argv)[0]);
     *argv += n;
     if (!good)
-        return cli_error(reader->cmd, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(reader->cmd);
     return r == -1 ? CLI_OK : r;
 }
 
@@ -281,7 +281,7 @@ int docker_words_read(const struct command *cmd, char *const *argv, struct docke
         ret->image = argv[0];
     for (; r == CLI_OK && *argv; argv++)
         if (!words_add(&ret->theirs, *argv))
-            r = cli_error(cmd, CLI_FAILED, NULL, "out of memory");
+            r = cli_no_memory(cmd);
     if (ret->cpus <= 0 && ret->quota_us > 0)
         ret->cpus = ret->quota_us / (ret->period_us > 0 ? ret->period_us : CPU_PERIOD_US);
     return r == CLI_OK ? terms_check(cmd, ret->terms) : r;

@@ -12,6 +12,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define ERROR_WORD "process-unreadable"
+
 #define SAMPLE_MS   1000
 #define SURVEY_ROWS 5
 

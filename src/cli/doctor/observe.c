@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "process-unreadable"
+
 #define LOOKS             20   /* looks at the threads' states during one observation */
 #define MANY_THREADS      1000 /* of so many each look takes long: one at the end must do */
 #define SIGNAL_OFFSET_STD 7    /* SIGRTMIN+7, see TIDE_SIGNAL */

@@ -14,7 +14,7 @@
  *     @fish SET@       options of `complete`
  *     @policies@       sections for scdoc: each policy with its parameters
  *     @policy-names@   equal fcfs …
- *     @messages@       rows of a table in Markdown: the words of errors, cause and cure
+ *     @messages@       tables in Markdown: the words of errors, cause and cure
  *     @message-words@  no-daemon no-such-job …
  *     @json@           the attributes, for tests
  */
@@ -243,17 +243,19 @@ static void policy_names(enum attributes_of unused)
 
 /* ---- messages ---- */
 
+#define MESSAGE_TITLE(title)            "\n## " title "\n\n| word | cause | cure |\n|---|---|---|\n"
 #define MESSAGE_ROW(word, cause, cure)  "| `" word "` | " cause " | " cure " |\n"
+#define MESSAGE_NO_WORD(title)          ""
 #define MESSAGE_WORD(word, cause, cure) word " "
 
 static void messages(enum attributes_of unused)
 {
-    fputs(MESSAGES(MESSAGE_ROW), stdout);
+    fputs(MESSAGES(MESSAGE_TITLE, MESSAGE_ROW), stdout);
 }
 
 static void message_words(enum attributes_of unused)
 {
-    fputs(MESSAGES(MESSAGE_WORD), stdout);
+    fputs(MESSAGES(MESSAGE_NO_WORD, MESSAGE_WORD), stdout);
 }
 
 /* ---- templates ---- */

@@ -64,10 +64,10 @@ static bool without_what_is_refused(struct launch *l, const struct api_answer *a
     if (left_out)
         cli_note_as(l->cmd, code, "the program is a job without %s: %s", left_out, message);
     else if (answer->status == 400 && without_unknown(l, message, key))
-        cli_note(l->cmd,
-                 "the program is a job without --%s: the daemon is of an earlier version, which "
-                 "does not know it; 'tide version' shows both",
-                 key);
+        cli_note_as(l->cmd, "bad-request",
+                    "the program is a job without --%s: the daemon is of an earlier version, which "
+                    "does not know it; 'tide version' shows both",
+                    key);
     else
         return false;
     return true;

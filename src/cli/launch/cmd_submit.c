@@ -20,6 +20,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#define ERROR_WORD "output-failed"
+
 #define OUTPUT_STD "tide-%j.out" /* sbatch has slurm-%j.out */
 #define REPORT_FD  3 /* the runner's descriptor, above the three that every program has */
 
@@ -186,8 +188,9 @@ static int await_turn(struct runner *r)
         return 128 + SIGTERM;
     }
     if (e < 0)
-        cli_note(cmd, "job %s (%s) begins before its turn: no daemon answered for %.3g s: %s", id,
-                 name, (double)r->patience_ms / 1000, err.text);
+        cli_note_as(cmd, error_why(&err),
+                    "job %s (%s) begins before its turn: no daemon answered for %.3g s: %s", id,
+                    name, (double)r->patience_ms / 1000, err.text);
     return CLI_OK;
 }
 
@@ -197,7 +200,8 @@ static int run(struct submit *s, int report_fd)
     int code;
 
     if (leave_terminal(report_fd) < 0)
-        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot detach: %s", strerror(errno));
+        return cli_error_as(s->launch.cmd, CLI_FAILED, "system-refused", NULL, "cannot detach: %s",
+                            strerror(errno));
     runner_begin(&r);
     code = enqueue(s, &r);
     if (code == CLI_OK && r.job.body)
@@ -302,11 +306,12 @@ static int submit(struct submit *s)
     fill_standard();
     signal(SIGCHLD, SIG_DFL); /* if ignored, the kernel would discard the runner's status */
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) < 0)
-        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot make a socket: %s",
-                         strerror(errno));
+        return cli_error_as(s->launch.cmd, CLI_FAILED, "system-refused", NULL,
+                            "cannot make a socket: %s", strerror(errno));
     runner = fork();
     if (runner < 0)
-        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "cannot fork: %s", strerror(errno));
+        return cli_error_as(s->launch.cmd, CLI_FAILED, "system-refused", NULL, "cannot fork: %s",
+                            strerror(errno));
     if (runner == 0)
         _exit(run(s, fds[1]));
     close(fds[1]);
@@ -381,7 +386,7 @@ static int submit_there(const struct submit *s, int argc, char **argv)
     size_t n = 0;
 
     if (!word)
-        return cli_error(s->launch.cmd, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(s->launch.cmd);
     for (int i = 1; i < argc; i++)
         if (argv[i])
             word[n++] = argv[i];

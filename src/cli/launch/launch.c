@@ -9,6 +9,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#define ERROR_WORD "job-refused"
+
 #define REGISTER_TIMEOUT_MS 2000 /* after that the program starts without a daemon */
 #define DAEMON_TIMEOUT_MS   3000
 #define SIZED               "sized"
@@ -239,7 +241,7 @@ void launch_prepare(const struct launch *l, const json_t *job)
         cli_note_as(l->cmd, err.word, "the program runs with a fixed number of threads: %s",
                     err.text);
     if (set_environment(l, job, agent ? agent_dir : NULL) < 0)
-        cli_note(l->cmd, "the program runs, but not as a job: out of memory");
+        cli_note_as(l->cmd, "out-of-memory", "the program runs, but not as a job: out of memory");
     else if (*member_text(job, "note"))
         cli_note(l->cmd, "%s", member_text(job, "note"));
 }

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ERROR_WORD "nothing-recorded"
+
 #define PROCESSES_MAX 256 /* per job, as in the daemon */
 #define LOOK_MS       100 /* between two looks at processes that wake nobody */
 

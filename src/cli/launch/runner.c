@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#define ERROR_WORD "job-refused"
+
 #define START_NS  NS_PER_S         /* time in which a stopped daemon may be started again */
 #define RETRY_NS  (50 * NS_PER_MS) /* between the first attempts; later ones are rarer */
 #define STEADY_NS (5 * NS_PER_S)   /* a connection that lasted so long ended the earlier outage */
@@ -64,7 +66,9 @@ static int connect_to(const char *path, struct error *err)
         return error_set(err, -ENAMETOOLONG, "%s is too long for a socket", path);
     memcpy(address.sun_path, path, strlen(path) + 1);
     if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0)
-        return error_set(err, -errno, "no daemon runs (%s: %s)", path, strerror(errno));
+        return error_word(err,
+                          error_set(err, -errno, "no daemon runs (%s: %s)", path, strerror(errno)),
+                          "no-daemon");
     return TAKE_FD(fd);
 }
 
@@ -148,7 +152,7 @@ static int register_anew(struct runner *r, struct error *err)
     if (answer.status == 409 && l->name && l->name != r->name) { /* name taken: adds the pid */
         snprintf(r->name, sizeof(r->name), "%.*s-%d", PROTO_NAME_MAX - 16, l->name, (int)getpid());
         l->name = r->name;
-        return error_set(err, -EAGAIN, "another job has that name");
+        return error_word(err, error_set(err, -EAGAIN, "another job has that name"), "name-taken");
     }
     if (answer.status == 507) /* the daemon's disk is full: it has a queue, but no room in it */
         return error_set(err, -ENOSPC, "the daemon refuses the job: %s",

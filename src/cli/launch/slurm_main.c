@@ -21,6 +21,8 @@
 #include <limits.h>
 #include <string.h>
 
+#define ERROR_WORD "job-refused"
+
 #define PROBE_MS   1000
 #define CLAIMS_DIR "TIDE_CLAIMS_DIR"
 
@@ -171,7 +173,7 @@ static void write_changes(char *const *before)
 
 static int not_a_job(const char *why)
 {
-    cli_note(&self, "the task runs, but not as a job: %s", why);
+    cli_note_as(&self, ERROR_WORD, "the task runs, but not as a job: %s", why);
     return CLI_FAILED;
 }
 
@@ -221,9 +223,9 @@ int main(int argc, char **argv)
     if (argc != 5 || !read_number(argv[1], INT_MAX, &pid) ||
         !read_number(argv[3], PROTO_THREADS_MAX, &min) ||
         !read_number(argv[4], PROTO_THREADS_MAX, &max) || !id || !read_number(id, UINT32_MAX, &job))
-        return cli_error(&self, CLI_FAILED,
-                         "It is for Slurm's plugin: srun --malleable=2-8 PROGRAM",
-                         "wrong arguments, or no $SLURM_JOB_ID");
+        return cli_error_as(&self, CLI_FAILED, "usage",
+                            "It is for Slurm's plugin: srun --malleable=2-8 PROGRAM",
+                            "wrong arguments, or no $SLURM_JOB_ID");
     if (!before)
         return not_a_job("out of memory");
     if (choose_daemon((uint32_t)job, cpus, &err) < 0)

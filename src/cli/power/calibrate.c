@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define ERROR_WORD "not-calibrated"
+
 #define STEPS        5
 #define BUSY_PERCENT 20 /* with more load of others, the machine is seen at few other loads */
 

@@ -129,7 +129,7 @@ static int print_table(const json_t *answer, const char *by)
             r = -ENOMEM;
     if (r == 0)
         r = fill(table, answer, by);
-    return r < 0 ? cli_error(&command_energy, CLI_FAILED, NULL, "out of memory") : CLI_OK;
+    return r < 0 ? cli_no_memory(&command_energy) : CLI_OK;
 }
 
 /* Whether the value of --by is one; the daemon says the same of others' requests. */

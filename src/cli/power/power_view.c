@@ -113,5 +113,5 @@ int power_sources(const struct command *cmd, bool json)
                "written is a source, power=file:/PATH; a model is the next best, power-model=.\n");
         return CLI_OK;
     }
-    return print_table(sources) < 0 ? cli_error(cmd, CLI_FAILED, NULL, "out of memory") : CLI_OK;
+    return print_table(sources) < 0 ? cli_no_memory(cmd) : CLI_OK;
 }

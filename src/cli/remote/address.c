@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-host"
+
 #define LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 #define SSH     "ssh://"

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "system-refused"
+
 /* ---- choosing ---- */
 
 /* Whether @a is the better one for a further job. */
@@ -160,7 +162,7 @@ int any_submit(const struct any *a)
         return cli_error_as(a->cmd, CLI_USAGE, "no-inventory", NULL, "%.180s has no machine",
                             inventory.from);
     if (fleet_ask(&inventory, ANY_DEADLINE_MS, &fleet) < 0)
-        return cli_error(a->cmd, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(a->cmd);
     to = any_least_loaded(&fleet, a->request);
     return to ? go(a, to) : nobody(a, &fleet);
 }

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "run-directory"
+
 #define CONNECT_MS 2000
 #define ROOM       65536
 
@@ -125,8 +127,9 @@ static int dial_run(int argc, char **argv)
     option_none(&command_dial, argc, argv, 0, 0);
     r = connect_it(&fd, &err);
     if (r < 0)
-        return cli_error(&command_dial, r == -EACCES || r == -EPERM ? CLI_DENIED : CLI_UNREACHABLE,
-                         NULL, "%s", err.text);
+        return cli_error_as(&command_dial,
+                            r == -EACCES || r == -EPERM ? CLI_DENIED : CLI_UNREACHABLE,
+                            error_why(&err), NULL, "%s", err.text);
     signal(SIGPIPE, SIG_IGN);
     there = (struct way){.from = STDIN_FILENO, .to = fd};
     back = (struct way){.from = fd, .to = STDOUT_FILENO};

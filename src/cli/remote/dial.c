@@ -19,6 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define ERROR_WORD "host-unreachable"
+
 #define END_STEP_US   5000
 #define SAID_MAX      65536 /* bytes of the child's words that are kept; the other end sends them */
 #define SSH_FAILED    255   /* ssh's own status */

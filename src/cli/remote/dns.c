@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-inventory"
+
 #define ANSWER_MAX 65536
 
 static int failed(const char *name, int why, struct error *err)

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "host-unreachable"
+
 struct asking {
     struct fleet *fleet;
     uint64_t until_ns;

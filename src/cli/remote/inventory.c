@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "bad-inventory"
+
 #define DNS        "dns:"
 #define KUBERNETES "kubernetes:"
 #define TEMPLATE   "ssh://*"

@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define ERROR_WORD "bad-inventory"
+
 #define KUBECTL_MS 30000 /* its own limit does not bound a program that fetches credentials */
 #define ANSWER_MAX (INVENTORY_MACHINES_MAX * (INVENTORY_NAME_MAX + 64))
 

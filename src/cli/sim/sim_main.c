@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "simulation-failed"
+
 #define DEFAULT_SEEDS 10 /* for scenarios that generate jobs */
 #define BAR_WIDTH     30
 #define SPLITS_ALL    8 /* so many cores of a server are tried one by one */
@@ -55,8 +57,9 @@ static int add_policy(struct arguments *args, const char *text, const char *wher
         return cli_usage(&command_sim, "%s: there are more than %d policies", where,
                          COMPARE_POLICIES_MAX);
     if (compare_policy_parse(text, &args->policies[args->policy_count], &err) < 0)
-        return cli_error(&command_sim, CLI_USAGE, "'tide help sim' says how to write policies.",
-                         "%s: %s", where, err.text);
+        return cli_error_as(&command_sim, CLI_USAGE, error_why(&err),
+                            "'tide help sim' says how to write policies.", "%s: %s", where,
+                            err.text);
     args->policy_count++;
     return CLI_OK;
 }
@@ -67,7 +70,7 @@ static int read_policies(struct arguments *args, const char *list)
     char *rest = copy, *text;
 
     if (!copy)
-        return cli_error(&command_sim, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_sim);
     while ((text = strsep(&rest, ","))) {
         int r = add_policy(args, text, "--policy");
 
@@ -256,7 +259,8 @@ static void close_outputs(struct outputs *outputs)
 
 static int cannot_write(const char *path)
 {
-    return cli_error(&command_sim, CLI_FAILED, NULL, "cannot write %s: %s", path, strerror(errno));
+    return cli_error_as(&command_sim, CLI_FAILED, "output-failed", NULL, "cannot write %s: %s",
+                        path, strerror(errno));
 }
 
 /* @b may be NULL. */
@@ -357,8 +361,8 @@ static int run_all(struct compare *compare)
         fputs("\r\033[K", stderr);
     if (r == 0)
         return CLI_OK;
-    return cli_error(&command_sim, r == -EINVAL || r == -ENOENT ? CLI_USAGE : CLI_FAILED, NULL,
-                     "%s", err.text);
+    return cli_error_as(&command_sim, r == -EINVAL || r == -ENOENT ? CLI_USAGE : CLI_FAILED,
+                        error_why(&err), NULL, "%s", err.text);
 }
 
 static int report_refused(const struct compare *compare, const char *policy, uint64_t count,
@@ -418,10 +422,11 @@ static void report_deciders(const struct compare *compare)
             fault = *fault ? fault : runs[s].decider_fault;
         }
         if (answered < asked)
-            cli_note(&command_sim,
-                     "%s decided %llu of %llu times, the policy equal the others; first fault: %s",
-                     compare->policies[p].text, (unsigned long long)answered,
-                     (unsigned long long)asked, fault);
+            cli_note_as(
+                &command_sim, "decider-fault",
+                "%s decided %llu of %llu times, the policy equal the others; first fault: %s",
+                compare->policies[p].text, (unsigned long long)answered, (unsigned long long)asked,
+                fault);
     }
 }
 
@@ -429,7 +434,7 @@ static int print_json(const struct compare *compare)
 {
     _cleanup_json_ json_t *json = report_json(compare);
 
-    return json ? api_print(json) : cli_error(&command_sim, CLI_FAILED, NULL, "out of memory");
+    return json ? api_print(json) : cli_no_memory(&command_sim);
 }
 
 static int show(const struct compare *compare, const struct arguments *args,
@@ -440,7 +445,7 @@ static int show(const struct compare *compare, const struct arguments *args,
     if (args->json)
         r = print_json(compare);
     else if (sim_table_print(compare, args->all) < 0)
-        r = cli_error(&command_sim, CLI_FAILED, NULL, "out of memory");
+        r = cli_no_memory(&command_sim);
     if (outputs->file[OUTPUT_GANTT])
         write_gantt(outputs->file[OUTPUT_GANTT], compare);
     if (outputs->file[OUTPUT_HTML])
@@ -487,8 +492,9 @@ int main(int argc, char **argv)
     if (r == CLI_OK) {
         r = scenario_load(args.path, &scenario, &err);
         if (r < 0)
-            return cli_error(&command_sim, r == -ENOMEM ? CLI_FAILED : CLI_USAGE,
-                             "tide-sim(1) describes scenarios.", "%s", err.text);
+            return cli_error_as(&command_sim, r == -ENOMEM ? CLI_FAILED : CLI_USAGE,
+                                error_why(&err), "tide-sim(1) describes scenarios.", "%s",
+                                err.text);
         r = complete(&args, scenario);
         if (r == CLI_OK)
             r = simulate(&args, scenario);

@@ -15,6 +15,8 @@
 #include <curses.h>
 #include <string.h>
 
+#define ERROR_WORD "daemon-silent"
+
 #define REFRESH_MS      1000
 #define SET_DEADLINE_MS 200 /* keys must not freeze the screen; the change stays ordered */
 #define KEYS_TEXT       "q quit   arrows choose   + - threads   a automatic"
@@ -39,10 +41,10 @@ static int top_get(const char *path, json_t **slot, struct error *err)
     if (r < 0)
         return r;
     if (answer.status != 200) {
-        snprintf(err->text, sizeof(err->text), "%s",
-                 member_text(json_object_get(answer.body, "error"), "message"));
+        r = error_set(err, -EBADMSG, "%s",
+                      member_text(json_object_get(answer.body, "error"), "message"));
         api_answer_done(&answer);
-        return err->code = -EBADMSG;
+        return r;
     }
     json_decref(*slot);
     *slot = answer.body;

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "output-failed"
+
 #define RETRY_MS     1000 /* pause before tide looks again for a daemon that has ended */
 #define FAR_RETRY_MS 5000 /* on another machine, where each look is a login */
 #define ID_MAX       64
@@ -180,8 +182,8 @@ static int read_stream(struct watch *w, bool *ret_unread)
         if (r != -EAGAIN)
             return CLI_OK;
         if (poll(fds, ARRAY_LEN(fds), -1) < 0 && errno != EINTR)
-            return cli_error(&command_events, CLI_FAILED, NULL, "cannot wait for events: %s",
-                             strerror(errno));
+            return cli_error_as(&command_events, CLI_FAILED, "system-refused", NULL,
+                                "cannot wait for events: %s", strerror(errno));
         if (fds[1].revents & POLLERR) {
             *ret_unread = true;
             return CLI_OK;

@@ -137,11 +137,11 @@ static int show_jobs(const struct fleet *f, bool json)
     else if (json_array_size(jobs) == 0)
         printf("No jobs; %zu of %zu machines were reached.\n", f->reached, f->n);
     else if (job_table_print(jobs, job_columns, ARRAY_LEN(job_columns)) < 0)
-        r = cli_error(&command_fleet, CLI_FAILED, NULL, "out of memory");
+        r = cli_no_memory(&command_fleet);
     for (size_t k = 0; k < f->n; k++)
         if (!f->answer[k].reached)
-            cli_note(&command_fleet, "%s is unreachable: %s", f->answer[k].machine->name,
-                     f->answer[k].why.text);
+            cli_note_as(&command_fleet, "host-unreachable", "%s is unreachable: %s",
+                        f->answer[k].machine->name, f->answer[k].why.text);
     return r;
 }
 
@@ -153,7 +153,7 @@ static int show_machines(const struct fleet *f, bool json)
         return api_print(machines);
     }
     if (print_machines(f) < 0)
-        return cli_error(&command_fleet, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_fleet);
     return CLI_OK;
 }
 
@@ -174,7 +174,7 @@ static int show(const struct fleet_options *o)
                             "A line is NAME ssh://HOST, for example.", "%.180s has no machine",
                             inventory.from);
     if (fleet_ask(&inventory, (unsigned)o->deadline_ms, &fleet) < 0)
-        return cli_error(&command_fleet, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_fleet);
     r = o->jobs ? show_jobs(&fleet, o->json) : show_machines(&fleet, o->json);
     if (r != CLI_OK || fleet.reached == fleet.n)
         return r;

@@ -200,9 +200,7 @@ static int print_people(const struct history_options *o, const json_t *jobs)
         return CLI_OK;
     }
     if (!o->job)
-        return print_table(jobs) < 0
-                   ? cli_error(&command_history, CLI_FAILED, NULL, "out of memory")
-                   : CLI_OK;
+        return print_table(jobs) < 0 ? cli_no_memory(&command_history) : CLI_OK;
     json_array_foreach (jobs, i, job) {
         if (i)
             printf("\n");
@@ -284,8 +282,9 @@ static int show(const struct history_options *o)
         return r;
     jobs = oldest_first(answer.body);
     if (o->job && json_array_size(jobs) == 0)
-        return cli_error(&command_history, CLI_NOT_FOUND, "'tide history' lists the jobs.",
-                         "no job '%.64s' is in the history", o->job);
+        return cli_error_as(&command_history, CLI_NOT_FOUND, "no-such-job",
+                            "'tide history' lists the jobs.", "no job '%.64s' is in the history",
+                            o->job);
     if (!o->json)
         return print_people(o, jobs);
     print_objects(jobs);

@@ -136,7 +136,7 @@ static int print_power(const json_t *jobs)
         return CLI_OK;
     }
     if (job_table_print(jobs, power_columns, ARRAY_LEN(power_columns)) < 0)
-        return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_ps);
     return CLI_OK;
 }
 
@@ -147,7 +147,7 @@ static int print_people(const json_t *jobs, bool verbose)
         return CLI_OK;
     }
     if (job_table_print(jobs, columns, ARRAY_LEN(columns)) < 0)
-        return cli_error(&command_ps, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_ps);
     if (verbose) {
         print_splits(jobs);
         print_pools(jobs);

@@ -58,7 +58,7 @@ static int print_people(const json_t *rows)
         return CLI_OK;
     }
     if (job_table_print(rows, columns, ARRAY_LEN(columns)) < 0)
-        return cli_error(&command_queue, CLI_FAILED, NULL, "out of memory");
+        return cli_no_memory(&command_queue);
     return CLI_OK;
 }
 

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ERROR_WORD "output-failed"
+
 #define LIMIT_MAX  1000 /* jobs of one answer of the daemon */
 #define TIMEOUT_MS 60000
 

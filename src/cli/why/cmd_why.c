@@ -3,17 +3,15 @@
 #include "base/cleanup.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
-#include "cli/why/messages.h"
+#include "cli/why/why.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define WIDTH 80
+#define ERROR_WORD "usage"
 
-#define MESSAGE_ROW(word, cause, cure) {word, cause, cure},
-static const struct {
-    const char *word, *cause, *cure;
-} messages[] = {MESSAGES(MESSAGE_ROW)};
+#define WIDTH     80
+#define WORDS_MAX 400
 
 /* Prints @label, then @text folded at blanks and indented. */
 static void paragraph(const char *label, const char *text)
@@ -35,12 +33,15 @@ static void paragraph(const char *label, const char *text)
 
 static int unknown(const char *word)
 {
-    const char *words[ARRAY_LEN(messages)];
+    const char *words[WORDS_MAX];
     const char *nearest;
+    const struct why *w;
+    size_t n = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(messages); i++)
-        words[i] = messages[i].word;
-    nearest = suggest_nearest(word, words, ARRAY_LEN(messages));
+    for (size_t i = 0; n < WORDS_MAX && (w = why_at(i)); i++)
+        if (w->word)
+            words[n++] = w->word;
+    nearest = suggest_nearest(word, words, n);
     return cli_error(&command_why, CLI_USAGE, "'tide why' lists the words.",
                      nearest ? "no error has the word '%.64s': did you mean '%s'?"
                              : "no error has the word '%.64s'",
@@ -49,14 +50,18 @@ static int unknown(const char *word)
 
 static int why_run(int argc, char **argv)
 {
+    const struct why *w;
+
     option_none(&command_why, argc, argv, 0, 1);
-    for (size_t i = 0; i < ARRAY_LEN(messages); i++) {
-        if (optind == argc) {
-            printf("%s\n", messages[i].word);
-            paragraph("    ", messages[i].cause);
-        } else if (strcmp(argv[optind], messages[i].word) == 0) {
-            paragraph("cause: ", messages[i].cause);
-            paragraph("cure:  ", messages[i].cure);
+    for (size_t i = 0; (w = why_at(i)); i++) {
+        if (optind == argc && !w->word) {
+            printf("%s== %s ==\n\n", i ? "\n" : "", w->cause);
+        } else if (optind == argc) {
+            printf("%s\n", w->word);
+            paragraph("    ", w->cause);
+        } else if (w->word && strcmp(argv[optind], w->word) == 0) {
+            paragraph("cause: ", w->cause);
+            paragraph("cure:  ", w->cure);
             return CLI_OK;
         }
     }

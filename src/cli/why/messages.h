@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The words of error messages: X(word, cause, cure). `tide why` prints them, and `document` writes
- * docs/reference-messages.md. A word is fixed once published, shorter than 32 bytes, and stands as
- * a literal where the error is made: in error_word(), request_fail_as(), cli_error_as(), ….
+ * The words of error messages, grouped by program: T(title) and X(word, cause, cure). `tide why`
+ * prints them, and `document` writes docs/reference-messages.md. A word is fixed once published,
+ * shorter than 32 bytes, and stands as a literal where the error is made: as the class of a file's
+ * errors in ERROR_WORD, else in error_word(), request_fail_as(), cli_error_as(), ….
  * tests/component/test_why.py compares both. ASCII; sentences with a full stop.
  */
 #pragma once
 
-#define MESSAGES(X)                                                                                \
+#include "cli/why/messages_cluster.h"
+#include "cli/why/messages_energy.h"
+
+#define MESSAGES(T, X)                                                                             \
+    T("tide and tided")                                                                            \
     /* the daemon */                                                                               \
     X("no-daemon", "No tided listens in the directory where tide looks for one.",                  \
       "Start a job: 'tide run -- COMMAND' starts a daemon of your own. For the whole machine: "    \
@@ -36,12 +41,6 @@
       "Cure what it says: 'tided --check-config' examines the configuration without starting.")    \
     X("daemon-runs", "Another tided runs in the same directory: one of them is enough.",           \
       "Use the one that runs, end it first, or give the second one another TIDE_DIR.")             \
-    X("config-error",                                                                              \
-      "A line of tide.conf or an option of tided is not understood; the message "                  \
-      "has file and line.",                                                                        \
-      "Correct it, then try 'tided --check-config'; tide.conf(5) lists the keys. A running "       \
-      "daemon keeps "                                                                              \
-      "its former configuration.")                                                                 \
     X("config-unsafe", "Somebody other than root may write a file that root's daemon obeys.",      \
       "'chown root FILE' and 'chmod go-w FILE', also for the directory.")                          \
     X("too-many-requests",                                                                         \
@@ -230,8 +229,209 @@
     X("setup-needs-root", "Docker's configuration belongs to root.",                               \
       "Use sudo, or 'tide setup docker --user' for 'docker tide' alone.")                          \
     /* the HTTP interface */                                                                       \
-    X("bad-request", "The request is no JSON object, has an unknown field, or is too long.",       \
+    X("bad-request",                                                                               \
+      "The request is no JSON object, is too long, or has a field or value that is not possible.", \
       "See docs/http-api.md; a client newer than the daemon may send fields that it does not "     \
       "know.")                                                                                     \
     X("no-such-path", "The daemon has no such path, or not with that method.",                     \
-      "See docs/http-api.md; 'tide version' tells the daemon's version.")
+      "See docs/http-api.md; 'tide version' tells the daemon's version.")                          \
+    /* more of tide */                                                                             \
+    X("usage",                                                                                     \
+      "The command line is not one that the program takes: a word is missing, unknown or one too " \
+      "many, or a value is not possible.",                                                         \
+      "The message says which word it is; 'tide help COMMAND', or the program's own --help, "      \
+      "shows what it takes.")                                                                      \
+    X("output-failed",                                                                             \
+      "What the command prints or writes could not be written: the file, the disk or the program " \
+      "at the other end of a pipe does not take it.",                                              \
+      "Make room on the disk, or name a file that you may write.")                                 \
+    X("broken-installation",                                                                       \
+      "A program of Threadtide that tide starts is not where it was installed.",                   \
+      "Install the whole package again; in a build tree, build everything.")                       \
+    X("process-unreadable",                                                                        \
+      "The process has ended, is another user's, or /proc does not show it.",                      \
+      "'ps' shows its number and its user; root may look at all processes. In a container, mount " \
+      "/proc.")                                                                                    \
+    X("nothing-recorded",                                                                          \
+      "No job that used a core was seen while tide record ran, or it could not look.",             \
+      "Start jobs by 'tide run' while it records, and let it record for longer: --for 10min.")     \
+    X("job-refused",                                                                               \
+      "The daemon, or the connection to it, did not take the program as a job; where it can, the " \
+      "program runs all the same, with the threads that it chooses.",                              \
+      "The message quotes the reason; 'tide doctor' looks at the daemon, whose log tells more.")   \
+    X("daemon-not-started",                                                                        \
+      "tide could not start a daemon: a file of its directory, a process or a socket could not "   \
+      "be made.",                                                                                  \
+      "The message quotes the system's reason; 'tide doctor' shows the directory. 'tided' by "     \
+      "hand shows the rest.")                                                                      \
+    X("page-not-served",                                                                           \
+      "The page's server could not begin: mostly, another program has the port.",                  \
+      "Choose another --port, or leave it out: a free one is found then.")                         \
+    X("docker-not-run",                                                                            \
+      "The command cannot be given to docker as it stands: mostly because of the path in "         \
+      "TIDE_DIR.",                                                                                 \
+      "Set TIDE_DIR to an absolute path without a colon, or not at all.")                          \
+    X("setup-failed",                                                                              \
+      "A file of Docker could not be read, changed or installed, or dockerd did not take the "     \
+      "change.",                                                                                   \
+      "The message names the file; nothing else was changed. 'journalctl -u docker' tells what "   \
+      "dockerd said.")                                                                             \
+    X("bad-json-file",                                                                             \
+      "A file that tide edits is no JSON, or has a part that is not as it has to be.",             \
+      "Correct the file where the message says; its other programs would not take it either.")     \
+    X("not-calibrated",                                                                            \
+      "The machine was not measured at enough different loads, or calibrating was ended.",         \
+      "Let 'tide power calibrate' run through while other programs compute little.")               \
+    X("bad-scenario",                                                                              \
+      "A scenario, a trace or a file of arrivals is not understood; the message has file, line "   \
+      "and field.",                                                                                \
+      "Correct it there; tide-sim(1) describes scenarios and traces.")                             \
+    X("simulation-failed",                                                                         \
+      "The simulation could not go on: jobs never end under this policy, the policy broke its "    \
+      "rules, or the machine of the scenario is not possible.",                                    \
+      "The message names policy, job and time; --csv FILE shows all jobs until then.")             \
+    /* more of tided */                                                                            \
+    X("run-directory",                                                                             \
+      "The directory for sockets and state (TIDE_DIR, else tide in XDG_RUNTIME_DIR) cannot be "    \
+      "made or used: it is another user's, a link, removed, or its disk takes nothing.",           \
+      "Make it usable as the message says, or set TIDE_DIR to a directory of your own; tided "     \
+      "starts anew then.")                                                                         \
+    X("cannot-listen",                                                                             \
+      "A socket or a port cannot be opened: another program has it, or its directory cannot be "   \
+      "written.",                                                                                  \
+      "'ss -lp' shows who listens there; end that program or name another address in the "         \
+      "configuration.")                                                                            \
+    X("system-refused",                                                                            \
+      "The kernel refused what the program needs: a file, process, timer, or random numbers; the " \
+      "message quotes why. Mostly a limit was reached, or a sandbox forbids it.",                  \
+      "Raise the limit that the message means ('ulimit -a', LimitNOFILE= and TasksMax= of "        \
+      "systemd's unit), or allow the call in the sandbox.")                                        \
+    X("out-of-memory",                                                                             \
+      "The program, or its control group, has no memory left for this; what it did before goes "   \
+      "on.",                                                                                       \
+      "See 'free' and the group's limit (MemoryMax= of systemd's unit); make room, then try "      \
+      "again.")                                                                                    \
+    X("bad-packet",                                                                                \
+      "What came over agent.sock is not understood or not allowed: agent or program and daemon "   \
+      "have different versions, or the order of messages is wrong. The connection is closed, the " \
+      "program runs on.",                                                                          \
+      "Compare 'tide version' with the daemon's; after an upgrade restart the daemon, and "        \
+      "programs when they end.")                                                                   \
+    X("too-many-connections",                                                                      \
+      "One user's processes have as many connections to the daemon as it allows; further ones "    \
+      "are closed, and their programs run without being governed.",                                \
+      "Run fewer processes at once, or one job instead of many small ones.")                       \
+    X("order-refused",                                                                             \
+      "A program's order about a job cannot be carried out: it is not its job, the job is "        \
+      "pinned, or a number is not possible.",                                                      \
+      "The message says which; 'tide explain JOB' shows the job's state, 'tide set JOB --auto' "   \
+      "gives it back to the policy.")                                                              \
+    X("state-unusable",                                                                            \
+      "A file in which the program keeps its state over a restart is damaged or cannot be "        \
+      "written; the message says what is lost by that. It goes on without.",                       \
+      "Make room on the disk that the message names, or make it writable; remove a damaged file: " \
+      "it is written anew.")                                                                       \
+    X("limits-changed",                                                                            \
+      "Another program has changed the limits of a container that tided governs.",                 \
+      "Let one of them have it: leave the limits to tided, or start the container with the label " \
+      "io.threadtide=false.")                                                                      \
+    X("no-control-groups",                                                                         \
+      "A control group cannot be made or changed: tided may not, the hierarchy is read-only, or "  \
+      "the controller is missing. Numbers of threads are governed all the same; weights, quotas "  \
+      "and pauses are not.",                                                                       \
+      "Run tided as root, or delegate a group to it (Delegate=yes of systemd's unit); in a "       \
+      "container mount /sys/fs/cgroup writable.")                                                  \
+    X("threads-not-parked",                                                                        \
+      "A job did not park its surplus threads within two seconds: a long piece of work runs in "   \
+      "one. The change stays ordered, and until then it shares its cores by weight.",              \
+      "Usually nothing: 'tide ps' shows no ! any more when it is done. Where it stays, 'tide "     \
+      "explain JOB' says what it waits for.")                                                      \
+    X("guardian-failed",                                                                           \
+      "The process that restores what tided has changed, should tided be killed, cannot be "       \
+      "started or watched.",                                                                       \
+      "The message quotes the system's reason: mostly a limit of processes or files. tided "       \
+      "governs all the same.")                                                                     \
+    X("no-decision",                                                                               \
+      "The policy gave no plan that can be carried out; threads and cores stay as they are.",      \
+      "'tide policy set' names another policy; report the message with 'tide version' if the "     \
+      "policy is one of ours.")                                                                    \
+    X("decider-fault",                                                                             \
+      "The external decider does not answer, or with a plan that is not possible; the policy "     \
+      "equal decides meanwhile.",                                                                  \
+      "See the decider's log and 'decider' in tide.conf(5); docs/policies.md describes the "       \
+      "answer.")                                                                                   \
+    X("engine-fault",                                                                              \
+      "Docker, podman or tide-pods does not answer, refused a change, or sends what is not "       \
+      "understood; containers keep what they have.",                                               \
+      "See whether the engine runs ('docker ps') and its log; tided asks again by itself. The "    \
+      "oldest versions that tided works with are Docker 20.10 and podman 4.0.")                    \
+    X("pod-of-cluster", "The container is a pod's: Kubernetes alone can end it.",                  \
+      "'kubectl delete pod NAME'; 'tide set' changes its cores as ever.")                          \
+    X("container-directory",                                                                       \
+      "The directory by which a container's agent reaches tided cannot be made, or is another "    \
+      "container's.",                                                                              \
+      "Start the container anew; where containers share a mount of that directory, leave it to "   \
+      "the runtime 'tide'.")                                                                       \
+    X("bad-sensor",                                                                                \
+      "A source of watts named by 'power' in tide.conf is none, or its files cannot be opened.",   \
+      "'tide power --sources' lists what was found; tide.conf(5) has the names of sources.")       \
+    X("bad-power-model", "'power-model' is no model: points of watts, or a year and sockets.",     \
+      "Write one as tide.conf(5) shows, or let 'tide power calibrate' learn one.")                 \
+    X("bad-reading",                                                                               \
+      "A reading that was handed down has a name, a value or a time that is not possible, or "     \
+      "there are too many sources.",                                                               \
+      "See docs/http-api.md; send each reading when it is taken, and from as few sources as "      \
+      "there are meters.")                                                                         \
+    X("cap-not-kept",                                                                              \
+      "The machine draws more than its power cap although jobs have shrunk: the rest is of other " \
+      "programs or of the idle machine.",                                                          \
+      "'tide power' shows the parts; end other programs, or set a cap above what the idle "        \
+      "machine draws.")                                                                            \
+    X("no-backstop",                                                                               \
+      "The hard limit that holds a power cap at once (RAPL, or a quota) cannot be set; the cap "   \
+      "rests on jobs' threads alone.",                                                             \
+      "Run tided as root on a machine whose processor has such a limit; 'tide power' shows what "  \
+      "there is.")                                                                                 \
+    T("several programs")                                                                          \
+    X("config-error",                                                                              \
+      "A line of tide.conf, tide-hub.conf or tide-power.conf, or an option of that name, is not "  \
+      "understood; the message has file and line.",                                                \
+      "Correct it; tide.conf(5), tide-hub.conf(5) and tide-power.conf(5) list the keys, and "      \
+      "'tided --check-config' or 'tide-power --check' tries the file. A running program keeps "    \
+      "its former configuration.")                                                                 \
+    X("directory-in-use",                                                                          \
+      "Another process of the same program runs with the same directory of state.",                \
+      "End the other one, or give this one another directory.")                                    \
+    X("bad-clock", "TIDE_CLOCK, which tests use, does not name a clock.", "Unset TIDE_CLOCK.")     \
+    X("bad-certificate",                                                                           \
+      "A certificate or key cannot be read, has ended, belongs to another key, or was not made "   \
+      "by the authority that has to be trusted.",                                                  \
+      "'openssl x509 -noout -subject -dates -in FILE' shows it; 'tide-power enrol' makes a "       \
+      "unit's anew, 'tide-hub broker' the broker's.")                                              \
+    X("bad-time-zone", "There is no time zone of that name on this machine.",                      \
+      "Write one as Europe/Berlin, and install tzdata.")                                           \
+    X("broker-refused",                                                                            \
+      "The MQTT broker is not reached, ended the connection, or refused the certificate or "       \
+      "password. Records wait on the disk, and the program tries again by itself.",                \
+      "Look whether the broker runs ('tide-hub broker', or mosquitto) and whether host, port, "    \
+      "ca, cert and key in the configuration are its own; the broker's log says whom it refused.") \
+    X("bad-broker-message",                                                                        \
+      "A message of the broker is not understood: versions differ, or another program publishes "  \
+      "under that name. It is ignored.",                                                           \
+      "Bring hub and units to the same version; see who has that name's certificate ('tide-hub "   \
+      "unit list').")                                                                              \
+    X("two-of-a-name",                                                                             \
+      "Two programs with the same name and certificate ask for watts; neither gets a lease.",      \
+      "End one of them; enrol it under a name of its own ('tide-hub token NAME').")                \
+    X("outbox-failed",                                                                             \
+      "The file in which records wait for their receipt is full, damaged, or cannot be written. "  \
+      "A damaged one is moved aside.",                                                             \
+      "Make room on its disk; 'outbox' in tide-power.conf(5) says how large it may be. Records "   \
+      "stay in memory meanwhile.")                                                                 \
+    X("certificate-not-renewed",                                                                   \
+      "The certificate ends soon and no new one could be asked for or put in its place; the "      \
+      "present one holds until its end.",                                                          \
+      "Make the folder of the certificate writable for the program, and see the hub's log; "       \
+      "'tide-power enrol --force' makes one anew.")                                                \
+    MESSAGES_ENERGY(T, X)                                                                          \
+    MESSAGES_CLUSTER(T, X)

@@ -21,6 +21,8 @@
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 
+#define ERROR_WORD "cannot-listen"
+
 struct user {
     struct account account; /* by uid */
     bool searching;
@@ -100,14 +102,16 @@ void request_answer_stream(struct request *r, struct stream *stream)
     httpd_stream(r->http, "text/event-stream", stream_read, stream);
 }
 
-__attribute__((format(printf, 5, 0))) static void fail(struct request *r, unsigned status,
-                                                       const char *word, const char *hint,
-                                                       const char *fmt, va_list ap)
+void request_fail_as(struct request *r, unsigned status, const char *word, const char *hint,
+                     const char *fmt, ...)
 {
     char message[ERROR_TEXT_MAX];
     json_t *answer = NULL;
+    va_list ap;
 
+    va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
     /* A client's text may be cut in the middle of a character. */
     for (size_t len = strlen(message) + 1; !answer && len-- > 0;) {
         message[len] = '\0';
@@ -117,29 +121,10 @@ __attribute__((format(printf, 5, 0))) static void fail(struct request *r, unsign
     request_answer(r, status, answer);
 }
 
-void request_fail(struct request *r, unsigned status, const char *hint, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    fail(r, status, NULL, hint, fmt, ap);
-    va_end(ap);
-}
-
-void request_fail_as(struct request *r, unsigned status, const char *word, const char *hint,
-                     const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    fail(r, status, word, hint, fmt, ap);
-    va_end(ap);
-}
-
 void request_fail_with(struct request *r, unsigned status, const char *hint,
                        const struct error *err)
 {
-    request_fail_as(r, status, err->word, hint, "%s", err->text);
+    request_fail_as(r, status, error_why(err), hint, "%s", err->text);
 }
 
 bool request_only_fields(struct request *r, const char *const *known)
@@ -409,7 +394,7 @@ static int take_passed(const struct daemon *d, int *ret_fd)
         return r;
     snprintf(path, sizeof(path), "%s/" RUNDIR_API_SOCKET, d->dir);
     if (r > 1 || sd_is_socket_unix(SD_LISTEN_FDS_START, SOCK_STREAM, 1, path, 0) <= 0) {
-        daemon_log("systemd passed another socket than %s, or more than one: see tided.socket",
+        daemon_err("systemd passed another socket than %s, or more than one: see tided.socket",
                    path);
         return -EINVAL;
     }

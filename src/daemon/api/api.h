@@ -171,10 +171,9 @@ bool request_only_fields(struct request *r, const char *const *known);
 
 /* Answers; takes over @answer (NULL: out of memory). */
 void request_answer(struct request *r, unsigned status, json_t *answer);
-__attribute__((format(printf, 4, 5))) void request_fail(struct request *r, unsigned status,
-                                                        const char *hint, const char *fmt, ...);
 
-/* The same with the word of its entry in `tide why` (may be NULL), which is sent as "code". */
+/* The same for an error: its word, that of the file or another one of `tide why`, is the "code". */
+#define request_fail(r, status, hint, ...) request_fail_as(r, status, ERROR_WORD, hint, __VA_ARGS__)
 __attribute__((format(printf, 5, 6))) void request_fail_as(struct request *r, unsigned status,
                                                            const char *word, const char *hint,
                                                            const char *fmt, ...);

@@ -27,6 +27,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "bad-request"
+
 /* ---- reading fields ---- */
 
 /* A value as the client sent it, shortened, for a message. */
@@ -337,8 +339,8 @@ static void post_job(struct request *r, struct job *none)
     e = process_join(j, pid, 0, &p);
     if (e < 0) {
         job_free(j);
-        request_fail(r, HTTP_UNAVAILABLE, "", "cannot follow process %d: %s", (int)pid,
-                     strerror(-e));
+        request_fail_as(r, HTTP_UNAVAILABLE, "system-refused", "", "cannot follow process %d: %s",
+                        (int)pid, strerror(-e));
         return;
     }
     if (!routes_write_down(r, j))
@@ -405,7 +407,7 @@ static void post_adoption(struct request *r, struct job *none)
         request_fail(r, HTTP_BAD_REQUEST, "Send {\"container\": \"NAME\"}.",
                      "container is missing");
     else if (container_adopt(r->daemon, name, &req, adopted, r, &r->adoption) < 0)
-        request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+        request_fail_as(r, HTTP_UNAVAILABLE, "out-of-memory", "", "out of memory");
 }
 
 static void delete_adoption(struct request *r, struct job *j)
@@ -543,7 +545,7 @@ static void patch_done(void *arg, struct job *j, enum wait_outcome outcome, uint
 
     r->wait = 0;
     if (!j) {
-        request_fail(r, HTTP_NOT_FOUND, "", "the job ended before the answer");
+        request_fail_as(r, HTTP_NOT_FOUND, "no-such-job", "", "the job ended before the answer");
         return;
     }
     request_answer(r, HTTP_OK,
@@ -602,7 +604,7 @@ static void patch_job(struct request *r, struct job *j)
     r->to = job_target(j);
     if (wait_start(j, r->received_ns, clock_now_ns() + p.deadline_ms * NS_PER_MS, patch_done, r,
                    &r->wait) < 0)
-        request_fail(r, HTTP_UNAVAILABLE, "", "out of memory");
+        request_fail_as(r, HTTP_UNAVAILABLE, "out-of-memory", "", "out of memory");
 }
 
 /* `tide cancel` */

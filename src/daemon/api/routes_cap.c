@@ -15,6 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-request"
+
 #define UNTIL_MAX_S (366 * UINT64_C(86400))
 
 /* A whole number up to @max; absent: *ret stays. False: answered with the error. */
@@ -141,8 +143,8 @@ void routes_get_shrunk(struct request *r, struct job *none)
 
     if (e < 0) {
         json_decref(list);
-        request_fail(
-            r, HTTP_UNAVAILABLE, "",
+        request_fail_as(
+            r, HTTP_UNAVAILABLE, "no-decision", "",
             "cannot tell which jobs the power cap shrinks: the policy fails without it: %s",
             strerror(-e));
         return;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-request"
+
 #define TTL_MAX_MS 600000
 
 static bool may_lease(struct request *r)

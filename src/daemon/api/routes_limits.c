@@ -109,7 +109,8 @@ bool routes_write_down(struct request *r, struct job *j)
     store_save(d);
     if (!j->dirty || !j->admission.submitted)
         return true;
-    daemon_log("job %s (%s) refused: it cannot be saved to disk", j->id, j->name);
+    daemon_log_as("queue-disk-full", "job %s (%s) refused: it cannot be saved to disk", j->id,
+                  j->name);
     job_free(j);
     locked = store_error(d) == -EROFS;
     request_fail_as(r, 507, "queue-disk-full",

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-request"
+
 void routes_power(struct request *r, struct job *none)
 {
     meter_refresh(r->daemon->meter);
@@ -160,9 +162,10 @@ void routes_readings(struct request *r, struct job *none)
         return;
     }
     if (has_time && time_ms + READING_OLD_MS < now_ms) {
-        request_fail(r, HTTP_CONFLICT,
-                     "Send each reading when it is taken; after a minute it is too old.",
-                     "the reading is %llu s old", (unsigned long long)((now_ms - time_ms) / 1000));
+        request_fail_as(r, HTTP_CONFLICT, "bad-reading",
+                        "Send each reading when it is taken; after a minute it is too old.",
+                        "the reading is %llu s old",
+                        (unsigned long long)((now_ms - time_ms) / 1000));
         return;
     }
     reading.slow = json_is_true(slow);

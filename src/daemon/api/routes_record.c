@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-request"
+
 static bool take_argument(struct request *r, const char *key, uint64_t max, uint64_t *ret)
 {
     const char *text = httpd_argument(r->http, key);

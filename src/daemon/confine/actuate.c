@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "no-control-groups"
+
 static void set_note(struct job *j, const char *text)
 {
     snprintf(j->placed.note, sizeof(j->placed.note), "%.*s", JOB_REASON_MAX - 1, text);

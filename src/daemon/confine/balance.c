@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "no-control-groups"
+
 #define BALANCE_MAX     4096              /* control groups looked at; further ones are ignored */
 #define DEPTH_MAX       16                /* depth of a job's group */
 #define LOOK_NS         (200 * NS_PER_MS) /* processor time over a shorter period is no measure */
@@ -222,7 +224,8 @@ static void write_own(struct balance *g, uint32_t own, uint32_t units)
     struct error err = {0};
 
     if (cgroup_set_units(g->d->cgroup, g->d->group, units, &err) < 0)
-        daemon_log("cannot set the weight of tided's control group: %s", err.text);
+        daemon_log_as(error_why(&err), "cannot set the weight of tided's control group: %s",
+                      err.text);
     else
         g->now.group[own].weight = units;
 }
@@ -269,7 +272,7 @@ static void write_note(struct balance *g, uint32_t i, uint32_t permille)
              "other control groups; its group is %.100s",
              e->job->id, e->job->name, permille / 10, e->path);
     if (!told)
-        daemon_log("%s", g->note);
+        daemon_err("%s", g->note);
 }
 
 static void verify(struct balance *g)

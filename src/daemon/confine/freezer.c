@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "no-control-groups"
+
 #define LOOK_MIN_NS   (2 * NS_PER_MS)
 #define THAW_AGAIN_NS (100 * NS_PER_MS)
 #define GATHER_PASSES 5

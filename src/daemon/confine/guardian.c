@@ -25,6 +25,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#define ERROR_WORD "guardian-failed"
+
 #define LOCK_WAIT_NS       (5 * NS_PER_S)
 #define AGAIN_US           1000000 /* between two attempts to start it */
 #define RESTORE_WAIT_MAX_S 60
@@ -324,7 +326,7 @@ static int start(struct guardian *g, int lock_fd)
     g->pidfd = proc_pidfd_open(g->pid);
     r = g->pidfd < 0 ? g->pidfd : exit_watch_add(g->event, &g->exit_source, g->pidfd, on_child, g);
     if (r < 0) /* running on: without its pipe it would begin to restore */
-        daemon_log("cannot watch the guardian process: %s; if it dies, nothing replaces it",
+        daemon_err("cannot watch the guardian process: %s; if it dies, nothing replaces it",
                    strerror(-r));
     return 0;
 }
@@ -353,7 +355,7 @@ static void start_again(struct guardian *g, const char *why)
     }
     stop(g);
     if (*why)
-        daemon_log("%sno new one can be started yet: %s", why, strerror(-r));
+        daemon_err("%sno new one can be started yet: %s", why, strerror(-r));
     sd_event_add_time_relative(g->event, &g->again, CLOCK_MONOTONIC, AGAIN_US, 0, on_again, g);
 }
 
@@ -411,7 +413,7 @@ static int table_new(struct guardian *g, bool locked)
     void *table;
 
     if (locked && fd < 0)
-        daemon_log("cannot make the file of original CPU affinities: %s; if guardian and tided "
+        daemon_err("cannot make the file of original CPU affinities: %s; if guardian and tided "
                    "are both killed, processes keep the cores that tided gave them",
                    strerror(-fd));
     table = mmap(NULL, TABLE_BYTES, PROT_READ | PROT_WRITE,
@@ -440,7 +442,7 @@ int guardian_new(sd_event *event, int dir_fd, const char *state_dir, const char 
     snprintf(g->group, sizeof(g->group), "%s", group);
     lock_fd = lock_guardian(dir_fd, LOCK_WAIT_NS);
     if (lock_fd < 0)
-        daemon_log("cannot lock the guardian's file: %s; if guardian and tided are both killed, "
+        daemon_err("cannot lock the guardian's file: %s; if guardian and tided are both killed, "
                    "what tided changed stays",
                    strerror(-lock_fd));
     if (cg && *earlier) /* else its cpusets would cut or reset the restored affinities */

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "no-control-groups"
+
 #define AGAIN_US      20000          /* between two attempts to remove a group */
 #define TRIES_MAX     500            /* then the group stays until the daemon ends */
 #define STEP          16             /* groups tried in one turn of the loop */
@@ -105,7 +107,7 @@ static int on_again(sd_event_source *s, uint64_t usec, void *arg)
             continue;
         }
         if (l->tries == TRIES_MAX)
-            daemon_log("control group %s not removed: a process in it does not exit", l->name);
+            daemon_err("control group %s not removed: a process in it does not exit", l->name);
         free(l);
     }
     if (g->first) {

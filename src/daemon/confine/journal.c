@@ -20,6 +20,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "state-unusable"
+
 #define MAGIC        0x7065656b65646974ull /* "tidekeep" */
 #define VERSION      1
 #define SLOT_BYTES   512 /* no record crosses a page or sector: written whole or not at all */
@@ -82,7 +84,7 @@ static bool valid(const struct record *r)
 static void complain(struct journal *k, int code)
 {
     if (!k->failed)
-        daemon_log(
+        daemon_err(
             "cannot use %s: %s; after a power failure containers keep the limits that tided set",
             k->path, strerror(code));
     k->failed = true;
@@ -140,7 +142,7 @@ static void read_records(struct journal *k)
         left++;
     }
     if (bad)
-        daemon_log("%s: ignored %u damaged entries", k->path, bad);
+        daemon_err("%s: ignored %u damaged entries", k->path, bad);
     k->inherited = left > 0;
     if (left)
         daemon_log(
@@ -159,7 +161,7 @@ static int prepare_file(struct journal *k)
         read_records(k);
     } else {
         if (len != 0)
-            daemon_log("%s is damaged or of another tided version: ignored", k->path);
+            daemon_err("%s is damaged or of another tided version: ignored", k->path);
         if (ftruncate(k->fd, 0) < 0)
             return -errno;
     }

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "engine-fault"
+
 struct adoption {
     struct adoption *next;
     struct daemon *daemon;

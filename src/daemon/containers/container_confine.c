@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define ERROR_WORD "engine-fault"
+
 #define GRACE_S    10 /* as `docker stop` */
 #define TIMEOUT_MS (1000 * (GRACE_S + 20))
 
@@ -90,7 +92,7 @@ static void on_stopped(void *arg, const struct engine_result *result)
 
     if (!c || result->code >= 0)
         return;
-    daemon_log("%s", result->text);
+    daemon_err("%s", result->text);
     if (!c->job)
         return;
     snprintf(c->job->placed.note, sizeof(c->job->placed.note), "it could not be cancelled: %.90s",
@@ -111,10 +113,13 @@ static int stop(struct job *j, struct error *err)
     if (!c)
         return 0;
     if (container_only_cpus(c))
-        return error_set(err, -EOPNOTSUPP,
-                         "job %s is a pod's container, which only the cluster can end: kubectl "
-                         "delete pod",
-                         j->id);
+        return error_word(
+            err,
+            error_set(err, -EOPNOTSUPP,
+                      "job %s is a pod's container, which only the cluster can end: kubectl "
+                      "delete pod",
+                      j->id),
+            "pod-of-cluster");
     then.arg = c->set;
     if (engine)
         ticket = engine_stop(engine, c->id, GRACE_S, then);

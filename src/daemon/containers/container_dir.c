@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#define ERROR_WORD "container-directory"
+
 /* Only we may have made the directories on the way, and only we may change what is in them. */
 static int open_beneath(int dir_fd, const char *name)
 {
@@ -93,14 +95,14 @@ void container_listen(struct container *c)
     int r;
 
     if (other)
-        daemon_log("container %.12s: " CONTAINER_RUN_DIR
+        daemon_err("container %.12s: " CONTAINER_RUN_DIR
                    "/%s belongs to container %.12s: no agent can connect",
                    c->id, c->key, other->id);
     if (c->listener || other)
         return;
     r = fd < 0 ? fd : agent_socket_listen(d->agent_socket, fd, c, find_job, &c->listener);
     if (r < 0 && r != -ENOENT) /* without the directory only its cores are elastic */
-        daemon_log("container %.12s: cannot make the agents' socket in " CONTAINER_RUN_DIR
+        daemon_err("container %.12s: cannot make the agents' socket in " CONTAINER_RUN_DIR
                    "/%s: %s",
                    c->id, c->key, strerror(-r));
 }

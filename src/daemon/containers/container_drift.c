@@ -108,7 +108,8 @@ bool drift_repair(struct container *c)
     d->n++;
     d->repaired_ns = now;
     if (d->n <= DRIFT_FREE)
-        daemon_log(
+        daemon_log_as(
+            "limits-changed",
             "job %s (%s): another program changed its container's limits; tided restores them%s",
             c->job->id, c->job->name, d->n == DRIFT_FREE ? ", less often from now on" : "");
     if (d->n < DRIFT_FREE)

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "engine-fault"
+
 #define FAILURES_MAX 3              /* an update that fails (HTTP 500) so often is refused … */
 #define REFUSED_NS   (5 * NS_PER_S) /* … for so long: the engine may recover */
 
@@ -134,9 +136,10 @@ static void accept(struct container *c, const struct limits *now)
     for (struct process *p = j->processes; p; p = p->next)
         if (!p->outside)
             p->original = c->own.cpus;
-    daemon_log("job %s (%s) is pinned: its container's limits, changed by another program, are "
-               "left as they are",
-               j->id, j->name);
+    daemon_log_as("limits-changed",
+                  "job %s (%s) is pinned: its container's limits, changed by another program, are "
+                  "left as they are",
+                  j->id, j->name);
     j->dirty = true;
     daemon_store_later(d);
     daemon_changed(d);
@@ -283,7 +286,7 @@ static void give_up(struct container *c, const struct engine_result *result)
     struct job *j = c->job;
 
     snprintf(j->placed.note, sizeof(j->placed.note), "%.*s", JOB_REASON_MAX - 1, result->text);
-    daemon_log("job %s (%s): %s", j->id, j->name, result->text);
+    daemon_err("job %s (%s): %s", j->id, j->name, result->text);
     if (difference(c, &c->sent, &c->placed) & CONTAINER_CPUS)
         j->placed.unfenceable = true;
     if (difference(c, &c->sent, &c->placed) & CONTAINER_QUOTA)
@@ -455,7 +458,7 @@ static void sent(struct container *c)
 
 static void unsent(struct container *c, int64_t error)
 {
-    daemon_log("container %.12s: cannot reach its engine: %s; trying again", c->id,
+    daemon_err("container %.12s: cannot reach its engine: %s; trying again", c->id,
                strerror((int)-error));
     container_happens(c, CONTAINER_UNSENT); /* the tick tries again */
 }

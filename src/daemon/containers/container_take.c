@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "engine-fault"
+
 /*
  * Containers can be renamed. Each look tries the name again, since another job may hold it for now.
  */

@@ -20,6 +20,8 @@
 #include <sys/epoll.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "engine-fault"
+
 void container_free(struct container *c)
 {
     struct container **at = &c->set->first;
@@ -74,7 +76,7 @@ const struct job_observer containers_observer = {.process_gone = process_gone,
 
 static void log_refused(const struct engine_container *seen, const char *why)
 {
-    daemon_log("container %.12s (%.40s) cannot become a job: %s", seen->id, seen->name, why);
+    daemon_err("container %.12s (%.40s) cannot become a job: %s", seen->id, seen->name, why);
 }
 
 static bool elastic(const struct containers *set, const struct engine_container *seen)
@@ -258,7 +260,7 @@ static void on_listed(void *arg, const struct engine_result *result)
 
     set->listing = 0;
     if (result->code < 0) {
-        daemon_log("%s", result->text);
+        daemon_err("%s", result->text);
         miss(set);
         return;
     }
@@ -391,7 +393,7 @@ static void on_news(void *arg, const struct engine_news *news)
     switch (news->kind) {
     case ENGINE_LOST:
         if (set->up) {
-            daemon_log("%s: %s", set->path, news->text);
+            daemon_err("%s: %s", set->path, news->text);
             snprintf(set->away, sizeof(set->away), "%.*s", JOB_REASON_MAX - 1, news->text);
         }
         set->up = false;

@@ -24,6 +24,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "no-backstop"
+
 #define LIMITS_MAX 16
 #define QUANTUM    50 /* mcpu: a container's engine takes some 20 ms for each change */
 
@@ -121,7 +123,7 @@ static void apply_limit(struct backstop *b, uint64_t uw)
     b->limit_uw = uw;
     if (r == 0)
         return;
-    daemon_log(
+    daemon_err(
         "the processors' own power limit cannot be set: %s; the power cap rests on jobs alone",
         strerror(-r));
     lift_limit(b);
@@ -167,7 +169,8 @@ static void write_quota(struct backstop *b, uint32_t mcpu)
         return;
     r = set_quota(b, mcpu, &err);
     if (r < 0 && !b->quota_failed)
-        daemon_log("no quota for the power cap: %s; it rests on jobs alone", err.text);
+        daemon_log_as(error_why(&err), "no quota for the power cap: %s; it rests on jobs alone",
+                      err.text);
     b->quota_failed |= r < 0;
     if (r == 0 || mcpu)
         job_groups_note_quota(d->job_groups, mcpu);

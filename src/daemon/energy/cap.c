@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "cap-not-kept"
+
 #define FIT_SAVE_SAMPLES 300
 #define PACE_US          200000
 #define GUESS_ERROR      300 /* permille, of the curve made of one reading */
@@ -185,7 +187,7 @@ static void tell_over(struct power_caps *c, uint64_t now)
         c->over_ns += now - c->over_since_ns;
     c->over_since_ns = c->plan.over ? now : 0;
     if (c->plan.over && !c->told_over)
-        daemon_log("the machine draws more than its power cap of %" PRIu64 " W, and jobs cannot "
+        daemon_err("the machine draws more than its power cap of %" PRIu64 " W, and jobs cannot "
                    "shrink further: the rest is not theirs",
                    c->uw / 1000000);
     else if (!c->plan.over && c->told_over)
@@ -253,7 +255,8 @@ static void keep(struct power_caps *c, uint64_t now)
     if (c->blind)
         c->plan = (struct keeper_plan){.next_ns = UINT64_MAX};
     if (c->blind && !was_blind)
-        daemon_log("the power cap cannot be kept yet: nothing is known of the machine's power");
+        daemon_log_as("no-watts",
+                      "the power cap cannot be kept yet: nothing is known of the machine's power");
     backstop_apply(c->daemon->backstop, &c->plan); /* first: it holds while jobs shrink */
     tell_over(c, now);
     if (r == 0 && c->plan.changed)
@@ -355,7 +358,9 @@ int cap_set(struct daemon *d, enum cap_source source, const struct cap *cap, str
     next.of[source] = *cap;
     r = cap_file_save(d, &next);
     if (r < 0)
-        return error_set(err, r, "cannot write %s/" CAP_FILE ": %s", d->state_dir, strerror(-r));
+        return error_word(
+            err, error_set(err, r, "cannot write %s/" CAP_FILE ": %s", d->state_dir, strerror(-r)),
+            "state-unusable");
     failpoint(FAILPOINT_CAP_STORED);
     c->caps = next;
     step(c);
@@ -465,7 +470,9 @@ static int read_model(struct power_caps *c, struct error *err)
     struct error why = {0};
     int r = model_parse(c->daemon->config.power_model, cores_of(c->daemon), &c->named, &why);
 
-    return r < 0 ? error_set(err, r, "power-model: %s", why.text) : 0;
+    return r < 0
+               ? error_word(err, error_set(err, r, "power-model: %s", why.text), "bad-power-model")
+               : 0;
 }
 
 static void take_config(struct power_caps *c)
@@ -481,7 +488,7 @@ void power_caps_configure(struct power_caps *c)
     struct error err = {0};
 
     if (read_model(c, &err) < 0)
-        daemon_log("%s", err.text);
+        daemon_log_as(error_why(&err), "%s", err.text);
     c->curve = c->named;
     take_config(c);
     step(c);

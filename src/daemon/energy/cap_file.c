@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "state-unusable"
+
 #define TEMPORARY CAP_FILE ".new"
 #define FIT_FILE  "power-fit"
 #define BOOT_ID   "proc/sys/kernel/random/boot_id"
@@ -140,7 +142,7 @@ void cap_file_load(const struct daemon *d, struct caps *ret)
         if (!read_line(strsep(&rest, "\n"), &written, &caps))
             r = -EBADMSG;
     if (r < 0)
-        daemon_log("%s/" CAP_FILE " is ignored: %s; set the power cap again", d->state_dir,
+        daemon_err("%s/" CAP_FILE " is ignored: %s; set the power cap again", d->state_dir,
                    strerror(-r));
     else
         *ret = caps;

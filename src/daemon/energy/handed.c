@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-reading"
+
 static bool is_name(const char *name)
 {
     static const char plain[] =

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-sensor"
+
 static_assert(ATTRIBUTION_JOBS_MAX >= PROTO_JOBS_MAX, "all jobs fit");
 
 #define REST_US   (60 * UINT64_C(1000000))

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-power-model"
+
 #define POINTS_MAX   4
 #define UW_PER_W     UINT64_C(1000000)
 #define ERROR_POINTS 76 /* permille: p90 of SPECpower results against their own four points */

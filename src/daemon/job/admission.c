@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "cannot-be-paused"
+
 struct admission_wait {
     struct admission_wait *next;
     admission_fn fn;
@@ -208,7 +210,7 @@ static void end_hold(struct job *j)
 /* A pause failed that the policy counted on: corrects what it is told, and has it decide anew. */
 static void runs_on(struct job *j, int error)
 {
-    daemon_log("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
+    daemon_err("job %s (%s) cannot be paused: %s", j->id, j->name, strerror(-error));
     j->admission.wanted = true;
     end_hold(j);
     daemon_changed(j->daemon);
@@ -242,7 +244,7 @@ static void resume(struct job *j)
     int r = j->confine->set_paused(j, false);
 
     if (r < 0 && !j->admission.told)
-        daemon_log("job %s (%s) cannot be resumed: %s; trying again", j->id, j->name, strerror(-r));
+        daemon_err("job %s (%s) cannot be resumed: %s; trying again", j->id, j->name, strerror(-r));
     j->admission.told = r < 0;
     if (j->confine->is_paused(j))
         return; /* the engine's answer or plan.c's timer calls this again */

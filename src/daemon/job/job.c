@@ -20,6 +20,8 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 
+#define ERROR_WORD "system-refused"
+
 #define ANCESTORS_MAX 64        /* longest way up the parents of a process */
 #define NUMBER_MAX    999999999 /* in an id */
 

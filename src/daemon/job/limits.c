@@ -6,6 +6,8 @@
 
 #include <errno.h>
 
+#define ERROR_WORD "too-many-jobs"
+
 bool limits_exempt(const struct daemon *d, uid_t uid)
 {
     return uid == 0 || uid == d->uid;

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define ERROR_WORD "no-such-job"
+
 #define GROUPS_USUAL       64 /* of a caller, without an allocation */
 #define CONTAINER_ID_SHORT 8  /* digits that name a container's job; a pid has fewer */
 

@@ -19,6 +19,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#define ERROR_WORD "bad-packet"
+
 #define ACCEPT_BURST 64 /* connections accepted in one turn of the loop */
 
 /*
@@ -300,8 +302,8 @@ static void connection_refuse(struct connection *connection, const union proto_m
 {
     union proto_message answer;
 
-    daemon_log("process %d (uid %u): %s; connection closed", (int)connection->who.pid,
-               (unsigned)connection->who.uid, err->text);
+    daemon_log_as(error_why(err), "process %d (uid %u): %s; connection closed",
+                  (int)connection->who.pid, (unsigned)connection->who.uid, err->text);
     if (connection->role != CONNECTION_AGENT) {
         proto_init(&answer, PROTO_RESULT, m->h.cookie);
         answer.result.status = err->code;
@@ -404,9 +406,11 @@ static int connection_settle(struct connection *connection)
     int r = proc_identify_peer(d->root, connection->fd, who->pid, who->uid, &connection->start);
 
     if (r == -EPERM)
-        daemon_log("process %d (uid %u) also has the rights of another user (a setuid program?); "
-                   "connection closed",
-                   (int)who->pid, (unsigned)who->uid);
+        daemon_log_as(
+            "mixed-rights",
+            "process %d (uid %u) also has the rights of another user (a setuid program?); "
+            "connection closed",
+            (int)who->pid, (unsigned)who->uid);
     if (r < 0)
         return r;
     connection->connected_ns = clock_now_ns();
@@ -427,8 +431,9 @@ static int connection_new(struct listener *at, int fd, const struct caller *who,
     int r = 0;
 
     if (!connection_welcome(at, who->uid)) {
-        daemon_log("process %d (uid %u): too many connections; closed the new one", (int)who->pid,
-                   (unsigned)who->uid);
+        daemon_log_as("too-many-connections",
+                      "process %d (uid %u): too many connections; closed the new one",
+                      (int)who->pid, (unsigned)who->uid);
         return -ENOSPC;
     }
     connection = fault(FAULT_PEER_MEMORY) < 0 ? NULL : calloc(1, sizeof(*connection));
@@ -500,7 +505,7 @@ static void hang_up_on_next(const struct listener *at)
     l->spare_fd = close_fd(l->spare_fd);
     close_fd(accept4(at->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     l->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    daemon_log("out of file descriptors; closed a new connection");
+    daemon_log_as("system-refused", "out of file descriptors; closed a new connection");
 }
 
 /* Returns false if nobody is there to be accepted. */
@@ -517,7 +522,7 @@ static bool accept_one(struct listener *at)
         return false;
     r = connection_accepted(at, fd, began);
     if (r == -ENOMEM)
-        daemon_log("out of memory; closed a new connection");
+        daemon_log_as("out-of-memory", "out of memory; closed a new connection");
     if (r < 0)
         close(fd);
     turns_charge(at->turns, began); /* refused ones, too: a container might connect without end */
@@ -757,8 +762,10 @@ int agent_socket_new(struct daemon *d, const struct agent_socket_role *agents,
         r = sd_event_source_set_enabled(l->reap_source, SD_EVENT_OFF);
     if (r < 0) {
         agent_socket_free(l);
-        return error_set(err, r, "cannot listen on %s/" RUNDIR_AGENT_SOCKET ": %s", d->dir,
-                         strerror(-r));
+        return error_word(err,
+                          error_set(err, r, "cannot listen on %s/" RUNDIR_AGENT_SOCKET ": %s",
+                                    d->dir, strerror(-r)),
+                          "cannot-listen");
     }
     *ret = l;
     return 0;

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-packet"
+
 #define RATE_SAMPLE_NS NS_PER_S /* how often a rate is measured */
 #define RATE_KEEP      0.6      /* weight of the old value */
 #define RESEND_NS      NS_PER_S /* after a lapsed lease: shortest time between two targets */

@@ -15,6 +15,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#define ERROR_WORD "order-refused"
+
 #define WAITS_MAX 16 /* waiting orders of one controlling program */
 
 /* ---- pins ---- */

@@ -27,6 +27,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "no-decision"
+
 struct decision {
     struct policy_spec spec;
     unsigned capacity;

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ERROR_WORD "decider-fault"
+
 #define RETRY_US     1000000ull
 #define READ_MOST    65536 /* bytes between two looks at the daemon's other sockets */
 #define UNASKED_MOST 64    /* lines in a row that answer nothing */
@@ -101,7 +103,7 @@ static void fault(struct external *e, const char *why)
         return;
     e->failing = true;
     e->since = time(NULL);
-    daemon_log("decider%s%s: %s; the policy equal decides", *e->daemon->config.decider ? " " : "",
+    daemon_err("decider%s%s: %s; the policy equal decides", *e->daemon->config.decider ? " " : "",
                e->daemon->config.decider, why);
 }
 

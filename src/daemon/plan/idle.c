@@ -344,9 +344,10 @@ static int on_timer(sd_event_source *s, uint64_t usec, void *arg)
     cpu = clock_thread_ns() - cpu;
     if (r < 0 || cpu > COST_MAX_NS) {
         if (i->until_ns == 0)
-            daemon_log("idle cores are not lent for a minute: %s",
-                       r < 0 && r != -E2BIG ? strerror(-r)
-                                            : "there are too many processes or threads to look at");
+            daemon_log_as("system-refused", "idle cores are not lent for a minute: %s",
+                          r < 0 && r != -E2BIG
+                              ? strerror(-r)
+                              : "there are too many processes or threads to look at");
         i->until_ns = now + PAUSE_NS;
         take_back(i);
     }

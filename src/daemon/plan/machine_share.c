@@ -15,6 +15,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "run-directory"
+
 #define CLAIM_TEXT_MAX (CPUSET_TEXT_MAX + 96)
 #define CLAIM_NAME_MAX 40
 #define ENTRIES_MAX    1024                   /* entries of the directory that one look reads */
@@ -326,7 +328,7 @@ void machine_share_publish(struct machine_share *s, uint32_t jobs, uint32_t used
     if (r < 0) {
         withdraw(s); /* an outdated file would mislead others */
         if (!s->complained)
-            daemon_log("cannot tell other users' daemons of this one's jobs, whose cores they may "
+            daemon_err("cannot tell other users' daemons of this one's jobs, whose cores they may "
                        "use, too: %s",
                        strerror(-r));
     }

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "no-control-groups"
+
 /* NOLINTNEXTLINE(misc-redundant-expression): equal today, and to stay so */
 static_assert(SETTLE_GRACE_NS == JOB_GRACE_NS, "one grace for threads and pauses");
 
@@ -133,7 +135,7 @@ static enum outcome set_cores(const struct plan *p, const struct settle_action *
     failpoint(a->verb == SETTLE_NARROW ? FAILPOINT_CORES_NARROWED : FAILPOINT_CORES_WIDENED);
     if (r == 0)
         return check_remote(p, a->job, !cpuset_equal(&j->placed.cores, &before));
-    daemon_log("job %s (%s): %s", j->id, j->name, j->placed.note);
+    daemon_err("job %s (%s): %s", j->id, j->name, j->placed.note);
     j->placed.unfenceable = true;
     cpuset_zero(&j->wanted.cores);
     j->confine->set_cores(j, &j->wanted.cores);
@@ -145,7 +147,7 @@ static enum outcome set_quota(const struct plan *p, const struct settle_action *
     struct job *j = p->job[a->job];
 
     if (j->confine->set_quota(j, j->wanted.quota_mcpu) < 0) {
-        daemon_log("job %s (%s): quota not set: %s", j->id, j->name, j->placed.note);
+        daemon_err("job %s (%s): quota not set: %s", j->id, j->name, j->placed.note);
         j->placed.quota_failed = true;
     }
     failpoint(FAILPOINT_QUOTA_SET);
@@ -189,7 +191,8 @@ static void mark_late(const struct plan *p, unsigned n_jobs)
         struct job *j = p->job[i];
 
         if (p->jobs[i].late && !j->placed.late)
-            daemon_log(
+            daemon_log_as(
+                "threads-not-parked",
                 "job %s (%s) did not park its threads in time: it has more threads than cores now",
                 j->id, j->name);
         j->placed.late = p->jobs[i].late;
@@ -225,7 +228,7 @@ void plan_advance(struct daemon *d)
     for (unsigned i = 0; i <= 2 * d->jobs->n + 1;
          i++) { /* each further pass has one more job stuck or without fence */
         if (describe(d, again, &s) < 0) {
-            daemon_log("out of memory: threads and cores stay as they are");
+            daemon_log_as("out-of-memory", "out of memory: threads and cores stay as they are");
             return;
         }
         settle(&s, &d->plan->actions);
@@ -318,7 +321,8 @@ static void make(struct daemon *d, bool at_once)
         return;
     d->generation++;
     if (decision_make(d, clock_now_ns(), at_once, &err) < 0)
-        daemon_log("no decision: %s; threads and cores stay as they are", err.text);
+        daemon_log_as(error_why(&err), "no decision: %s; threads and cores stay as they are",
+                      err.text);
     carry_on(d);
 }
 

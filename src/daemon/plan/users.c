@@ -7,6 +7,8 @@
 
 #include <errno.h>
 
+#define ERROR_WORD "cores-pinned"
+
 /* Resolution of the weights of a user's many jobs. */
 #define SCALE_MAX 100
 

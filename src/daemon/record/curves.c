@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "state-unusable"
+
 #define LEARN_NS    NS_PER_S /* between two looks at what a job has learnt */
 #define AGE_S       60       /* a row's time is written anew at most this often */
 #define PAGES_MAX   1024     /* a row takes about 100 bytes */
@@ -62,7 +64,7 @@ struct curves {
 static void give_up(struct curves *c, int code)
 {
     if (!c->failed)
-        daemon_log("cannot keep speed-up curves in %s: %s; the jobs go on", c->file.path,
+        daemon_err("cannot keep speed-up curves in %s: %s; the jobs go on", c->file.path,
                    database_why(&c->file, code));
     c->failed = true;
     database_close(&c->file);
@@ -132,7 +134,7 @@ static int read_rows(struct curves *c)
 static void write_all_anew(struct curves *c)
 {
     if (!c->failed)
-        daemon_log("%s is damaged: moved aside and replaced", c->file.path);
+        daemon_err("%s is damaged: moved aside and replaced", c->file.path);
     for (unsigned i = 0; i < CURVES_MAX; i++)
         c->row[i].dirty = c->row[i].prior.count > 0;
     c->dirty = true;

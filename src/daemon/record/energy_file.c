@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "state-unusable"
+
 #define FILE_MAX 4096
 #define WRITE_NS (60 * NS_PER_S)
 
@@ -131,7 +133,7 @@ static void write_machine(struct energy_file *f)
     json_decref(json);
     r = text ? state_file_write(d->dir_fd, ENERGY_FILE, text) : -ENOMEM;
     if (r < 0 && r != f->error)
-        daemon_log("cannot write %s/" ENERGY_FILE
+        daemon_err("cannot write %s/" ENERGY_FILE
                    ": %s; after a restart tided counts energy from 0",
                    d->dir, strerror(-r));
     f->error = r;

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "no-history"
+
 #define VERSION    1
 #define TRIM_EVERY 60   /* writes between two looks for old rows */
 #define STEPS      1000 /* of SQLite's machine between two looks at the clock */
@@ -142,7 +144,7 @@ static int open_file(struct energy_history *h)
 static void move_aside(struct energy_history *h)
 {
     close_file(h);
-    daemon_log("%s is damaged: moved aside and replaced by an empty one", h->path);
+    daemon_err("%s is damaged: moved aside and replaced by an empty one", h->path);
     database_rename_aside(h->path);
 }
 
@@ -160,7 +162,7 @@ static void give_up(struct energy_history *h, int code)
     close_file(h);
     h->next_ns = clock_now_ns() + ENERGY_WRITE_NS;
     if (!h->failed)
-        daemon_log("cannot keep the history of energy in %s: %s; the jobs go on", h->path, h->why);
+        daemon_err("cannot keep the history of energy in %s: %s; the jobs go on", h->path, h->why);
     h->failed = true;
 }
 

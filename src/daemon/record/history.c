@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "no-history"
+
 #define TRIM_ROWS 64 /* beyond what a batch adds: a file that is too large shrinks slowly */
 #define WHY_MAX   128
 
@@ -128,7 +130,7 @@ struct history {
 static void move_aside(struct history *h, int code)
 {
     if (!h->failed)
-        daemon_log("%s is damaged (%s): moved aside and replaced by an empty one", h->file.path,
+        daemon_err("%s is damaged (%s): moved aside and replaced by an empty one", h->file.path,
                    sqlite3_errstr(code));
     database_move_aside(&h->file);
 }
@@ -140,7 +142,7 @@ static void give_up(struct history *h, int code)
     database_close(&h->file);
     h->retry_ns = clock_now_ns() + HISTORY_RETRY_NS;
     if (!h->failed)
-        daemon_log("cannot keep history in %s: %s; the jobs go on", h->file.path, h->why);
+        daemon_err("cannot keep history in %s: %s; the jobs go on", h->file.path, h->why);
     h->failed = true;
 }
 

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "state-unusable"
+
 #define HEAD         "promises 1\n"
 #define LINE_MAX_LEN 320
 #define FILE_MAX     (PROMISED_MAX * LINE_MAX_LEN)
@@ -103,7 +105,7 @@ static void write_rows(struct promised *p)
     }
     r = state_file_write(p->fd, PROMISED_FILE, text);
     if (r < 0 && !p->failed)
-        daemon_log("cannot keep what is known of promises: %s; the jobs go on", strerror(-r));
+        daemon_err("cannot keep what is known of promises: %s; the jobs go on", strerror(-r));
     p->failed = r < 0;
 }
 

@@ -20,6 +20,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "state-unusable"
+
 struct store {
     uint32_t ended[PROTO_JOBS_MAX]; /* numbers of the jobs whose files are to be removed */
     unsigned n_ended;
@@ -62,7 +64,7 @@ uint64_t store_next_epoch(struct daemon *d, uint64_t *ret_before)
     snprintf(text, sizeof(text), "%" PRIu64 "\n", epoch);
     r = state_file_write(d->dir_fd, STORE_EPOCH, text);
     if (r < 0)
-        daemon_log("cannot write %s/" STORE_EPOCH
+        daemon_err("cannot write %s/" STORE_EPOCH
                    ": %s; if tided is killed, its control groups may stay",
                    d->dir, strerror(-r));
     *ret_before = stored;
@@ -85,7 +87,7 @@ int store_save_policy(struct daemon *d)
     text[len] = '\0';
     r = state_file_write(d->dir_fd, STORE_POLICY, text);
     if (r < 0)
-        daemon_log("cannot write %s/" STORE_POLICY ": %s; after a restart tided has another policy",
+        daemon_err("cannot write %s/" STORE_POLICY ": %s; after a restart tided has another policy",
                    d->dir, strerror(-r));
     d->store->policy_error = r;
     return r;
@@ -112,7 +114,7 @@ int store_load_policy(struct daemon *d, struct policy_spec *ret)
         r = decision_parse_policy(d, text, ret, &err);
     }
     if (r < 0)
-        daemon_log("%s/" STORE_POLICY " is ignored: %s", d->dir,
+        daemon_err("%s/" STORE_POLICY " is ignored: %s", d->dir,
                    err.text[0] ? err.text : strerror(-r));
     return r;
 }
@@ -129,7 +131,7 @@ static void save_engines(const struct daemon *d)
             (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? " " : "", c->engines[i]);
     r = state_file_write(d->dir_fd, STORE_ENGINES, text);
     if (r < 0)
-        daemon_log("cannot write %s/" STORE_ENGINES
+        daemon_err("cannot write %s/" STORE_ENGINES
                    ": %s; if tided is killed, containers may keep its limits",
                    d->dir, strerror(-r));
 }
@@ -151,7 +153,7 @@ void store_engines(struct daemon *d)
         daemon_log("watching the container engines of the previous tided, which was killed: %s",
                    text);
     else if (r != -ENOENT)
-        daemon_log("%s/" STORE_ENGINES " is ignored: %s", d->dir,
+        daemon_err("%s/" STORE_ENGINES " is ignored: %s", d->dir,
                    err.text[0] ? err.text : strerror(-r));
 }
 
@@ -407,7 +409,7 @@ void store_load(struct daemon *d)
         else if (r == -ESRCH) /* the job ended while no daemon ran */
             unlinkat(fd, e->d_name, 0);
         else
-            daemon_log("%s/" STORE_JOBS "/%s does not describe a job: ignored", d->dir, e->d_name);
+            daemon_err("%s/" STORE_JOBS "/%s does not describe a job: ignored", d->dir, e->d_name);
     }
     if (dir)
         closedir(dir);
@@ -464,7 +466,7 @@ void store_save(struct daemon *d)
         r = r < 0 ? r : e;
     }
     if (r < 0 && r != d->store->error)
-        daemon_log("jobs cannot be written to %s/" STORE_JOBS
+        daemon_err("jobs cannot be written to %s/" STORE_JOBS
                    ": %s; after a restart tided finds only "
                    "those whose agents reconnect",
                    d->dir, strerror(-r));

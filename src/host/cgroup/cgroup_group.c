@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "no-control-groups"
+
 #define LEAVE_PASSES 8 /* searches of a group whose processes fork while it is emptied */
 
 #define ALL (CGROUP_CPU | CGROUP_CPUSET | CGROUP_FREEZER)

@@ -11,6 +11,8 @@
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 
+#define ERROR_WORD "engine-fault"
+
 #define BACKOFF_MIN_MS 50 /* a restart takes Docker seconds, podman's service less */
 #define BACKOFF_MAX_MS 2000
 #define RESUME_MS      200 /* an event that the engine has not repeated by then will not come */

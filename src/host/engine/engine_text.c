@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ERROR_WORD "engine-fault"
+
 #define PID_MAX 4194304 /* Linux' PID_MAX_LIMIT */
 
 static void cleanup_json(json_t **json)

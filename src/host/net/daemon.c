@@ -22,6 +22,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#define ERROR_WORD "daemon-not-started"
+
 #define POLL_MS 2 /* between attempts at the socket: part of the first job's start-up */
 
 extern char **environ;

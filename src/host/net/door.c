@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "page-not-served"
+
 #define CONNECTIONS_MAX 64
 #define COOKIE_NAME_MAX 16
 

@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define ERROR_WORD "daemon-silent"
+
 /* Room for head, body, and the overhead of small chunks. */
 #define RECEIVE_MAX (HTTP_HEAD_MAX + 2 * (size_t)HTTP_BODY_MAX)
 

@@ -14,6 +14,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#define ERROR_WORD "cannot-listen"
+
 #define MEMORY_PER_PEER 16384 /* headers (tokens have 1-2 KiB) and buffers of one connection */
 #define BODY_IGNORE_MAX (1u << 20)
 #define CONNECTIONS_MAX 4096

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define ERROR_WORD "bad-sensor"
+
 #define PERIOD_NS  UINT64_C(10000000000) /* a writer may be slow */
 #define ERROR_FILE 20                    /* permille: of a plug or meter behind it */
 

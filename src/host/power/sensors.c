@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "bad-sensor"
+
 static const char *const kind_names[] = {"powercap", "hwmon", "file", "handed", "model"};
 static_assert(ARRAY_LEN(kind_names) == SENSOR_KIND_MAX, "a name for each kind");
 

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-certificate"
+
 #define CHAIN_MAX 8
 #define DAY_S     86400
 

@@ -9,6 +9,8 @@
 #include <limits.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-certificate"
+
 static void free_private(gnutls_privkey_t *key)
 {
     if (*key)

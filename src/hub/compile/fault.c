@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-policy-file"
+
 /* " on 2026-11-23 18:00 Europe/Berlin", where one of both rules has a window. */
 static void time_text(const struct rule_set *s, const struct rule_fault *f, char *to, size_t size)
 {

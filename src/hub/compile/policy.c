@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-policy-file"
+
 struct compiler {
     struct yamldoc doc;
     struct power_policy *policy;

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-policy-file"
+
 #define DAYS      7
 #define EVERY_DAY 127
 

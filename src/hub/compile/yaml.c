@@ -9,6 +9,8 @@
 #include <string.h>
 #include <yaml.h>
 
+#define ERROR_WORD "bad-policy-file"
+
 struct level {
     uint32_t node, last; /* the list or map, its last entry so far */
     char *key;           /* of a map: the key whose value comes next */

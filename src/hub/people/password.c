@@ -7,6 +7,8 @@
 #include <crypt.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-password"
+
 #define METHOD "$y$" /* yescrypt, with the library's cost */
 
 static_assert(PASSWORD_HASH_MAX >= CRYPT_OUTPUT_SIZE, "a hash does not fit");

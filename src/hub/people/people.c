@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define ERROR_WORD "hub-state"
+
 #define IDLE_MS (12 * UINT64_C(3600000))
 #define END_MS  (7 * UINT64_C(86400000))
 
@@ -198,15 +200,19 @@ static int check_name(const char *name, struct error *err)
     if (len > 0 && len < PEOPLE_NAME_MAX && strchr(letters, name[0]) &&
         strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == len)
         return 0;
-    return error_set(err, -EINVAL,
-                     "'%.40s' is no name of a user: use 1 to %d of a-z, 0-9, '.', '_' and '-', a "
-                     "letter first",
-                     name, PEOPLE_NAME_MAX - 1);
+    return error_word(
+        err,
+        error_set(err, -EINVAL,
+                  "'%.40s' is no name of a user: use 1 to %d of a-z, 0-9, '.', '_' and '-', a "
+                  "letter first",
+                  name, PEOPLE_NAME_MAX - 1),
+        "bad-request");
 }
 
 static int nobody(const char *name, struct error *err)
 {
-    return error_set(err, -ENOENT, "there is no user '%.40s'", name);
+    return error_word(err, error_set(err, -ENOENT, "there is no user '%.40s'", name),
+                      "hub-has-none");
 }
 
 uint32_t people_count(struct people *p)
@@ -225,7 +231,9 @@ int people_add(struct people *p, const char *name, enum role role, const char *p
     if (r < 0)
         return r;
     if (people_count(p) >= PEOPLE_USERS_MAX)
-        return error_set(err, -ENOSPC, "there are %d users already", PEOPLE_USERS_MAX);
+        return error_word(err,
+                          error_set(err, -ENOSPC, "there are %d users already", PEOPLE_USERS_MAX),
+                          "hub-full");
     r = password_hash(password, hash, err);
     if (r < 0)
         return r;
@@ -234,7 +242,8 @@ int people_add(struct people *p, const char *name, enum role role, const char *p
                                       " VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
                                       "sisi", name, (int64_t)role, hash, (int64_t)clock_real_ms()));
     if (r == 0)
-        return error_set(err, -EEXIST, "there is a user '%s' already", name);
+        return error_word(err, error_set(err, -EEXIST, "there is a user '%s' already", name),
+                          "hub-conflict");
     return r < 0 ? people_said(p, r, "add the user", err) : 0;
 }
 
@@ -293,10 +302,12 @@ static int refused(struct people *p, const char *name, struct error *err)
 {
     if (people_number(people_query(p, "SELECT 1 FROM user WHERE name = ?1", "s", name), 0) == 0)
         return nobody(name, err);
-    return error_set(err, -EBUSY,
-                     "'%s' is the last administrator: make somebody else one first "
-                     "('tide-hub user role')",
-                     name);
+    return error_word(err,
+                      error_set(err, -EBUSY,
+                                "'%s' is the last administrator: make somebody else one first "
+                                "('tide-hub user role')",
+                                name),
+                      "hub-conflict");
 }
 
 int people_role(struct people *p, const char *name, enum role role, bool keep_tokens,

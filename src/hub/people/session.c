@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "login-refused"
+
 #define SEEN_MS 60000 /* how exactly the file knows when a session was used last */
 
 /* ---- passwords ---- */
@@ -162,11 +164,14 @@ int people_token(struct people *p, const char *name, uint64_t for_ms,
     int r = secret_make(secret);
 
     if (people_number(people_query(p, "SELECT 1 FROM user WHERE name = ?1", "s", name), 0) == 0)
-        return error_set(err, -ENOENT, "there is no user '%.40s'", name);
+        return error_word(err, error_set(err, -ENOENT, "there is no user '%.40s'", name),
+                          "hub-has-none");
     if (people_number(people_query(p, "SELECT count(*) FROM token WHERE user = ?1", "s", name),
                       0) >= PEOPLE_TOKENS_MAX)
-        return error_set(err, -ENOSPC, "'%s' has %d tokens: revoke them first", name,
-                         PEOPLE_TOKENS_MAX);
+        return error_word(err,
+                          error_set(err, -ENOSPC, "'%s' has %d tokens: revoke them first", name,
+                                    PEOPLE_TOKENS_MAX),
+                          "hub-full");
     snprintf(token, sizeof(token), "%s%s", PEOPLE_TOKEN_PREFIX, r < 0 ? "" : secret);
     if (r >= 0)
         r = secret_hash(token, PEOPLE_TOKEN_LEN, hash);

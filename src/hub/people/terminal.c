@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "hub-state"
+
 void terminal_audit(struct people *p, const char *what, const char *target,
                     const struct error *failed)
 {
@@ -24,7 +26,7 @@ void terminal_audit(struct people *p, const char *what, const char *target,
     snprintf(row.outcome, sizeof(row.outcome), "%s%.100s", failed->code ? "failed: " : "done",
              failed->code ? failed->text : "");
     if (audit_append(p, &row, &err) < 0)
-        fprintf(stderr, "tide-hub: %s\n", err.text);
+        error_print(error_why(&err), "tide-hub: %s", err.text);
 }
 
 void terminal_audit_in(const char *dir, const char *what, const char *target,
@@ -38,7 +40,7 @@ void terminal_audit_in(const char *dir, const char *what, const char *target,
 
     if (n > 0 && (size_t)n < sizeof(path) &&
         people_open(path, &(struct people_options){0}, &p, &err) < 0)
-        fprintf(stderr, "tide-hub: not in the audit log: %s\n", err.text);
+        error_print(error_why(&err), "tide-hub: not in the audit log: %s", err.text);
     umask(before);
     if (p)
         terminal_audit(p, what, target, failed);

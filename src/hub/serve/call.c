@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define ERROR_WORD "hub-state"
+
 #define CALL_RETRY_S  5               /* until somebody asks a store that is away again */
 #define CALL_FLOOD_NS (60 * NS_PER_S) /* between two rows of the log about a flood */
 
@@ -31,7 +33,28 @@ void call_text(struct call *c, const char *type, char *text)
     httpd_answer(c->http, HTTP_OK, type, text, false);
 }
 
-void call_fail(struct call *c, unsigned status, const char *hint, const char *fmt, ...)
+static const char *word_of(unsigned status)
+{
+    switch (status) {
+    case HTTP_UNAUTHORIZED:
+        return "not-logged-in";
+    case HTTP_FORBIDDEN:
+        return "role-too-low";
+    case HTTP_NOT_FOUND:
+        return "hub-has-none";
+    case HTTP_CONFLICT:
+        return "hub-conflict";
+    case HTTP_TOO_MANY:
+        return "hub-busy";
+    case HTTP_FAILED: /* an answer that does not fit in memory */
+        return "out-of-memory";
+    default:
+        return "bad-request";
+    }
+}
+
+void call_fail_as(struct call *c, unsigned status, const char *word, const char *hint,
+                  const char *fmt, ...)
 {
     char message[ERROR_TEXT_MAX];
     json_t *answer = NULL;
@@ -43,7 +66,8 @@ void call_fail(struct call *c, unsigned status, const char *hint, const char *fm
     /* A client's text may be cut in the middle of a character. */
     for (size_t len = strlen(message) + 1; !answer && len-- > 0;) {
         message[len] = '\0';
-        answer = json_pack("{s:{s:s,s:s}}", "error", "message", message, "hint", hint);
+        answer = json_pack("{s:{s:s,s:s,s:s}}", "error", "message", message, "hint", hint, "code",
+                           word ? word : word_of(status));
     }
     call_answer(c, status, answer);
 }
@@ -52,35 +76,36 @@ void call_fail_of(struct call *c, const struct error *err)
 {
     switch (-err->code) {
     case ENOENT:
-        call_fail(c, HTTP_NOT_FOUND, "", "%s", err->text);
+        call_fail_as(c, HTTP_NOT_FOUND, error_why(err), "", "%s", err->text);
         break;
     case EEXIST:
     case EBUSY:
     case ESTALE:
     case EHOSTUNREACH:
-        call_fail(c, HTTP_CONFLICT, "", "%s", err->text);
+        call_fail_as(c, HTTP_CONFLICT, error_why(err), "", "%s", err->text);
         break;
     case EINVAL:
     case E2BIG:
-        call_fail(c, HTTP_BAD_REQUEST, "", "%s", err->text);
+        call_fail_as(c, HTTP_BAD_REQUEST, error_why(err), "", "%s", err->text);
         break;
     case EACCES:
     case EPERM:
     case EKEYREVOKED:
-        call_fail(c, HTTP_FORBIDDEN, "", "%s", err->text);
+        call_fail_as(c, HTTP_FORBIDDEN, error_why(err), "", "%s", err->text);
         break;
     case EAGAIN:
-        call_fail(c, HTTP_TOO_MANY, "", "%s", err->text);
+        call_fail_as(c, HTTP_TOO_MANY, error_why(err), "", "%s", err->text);
         break;
     case ENOTCONN: /* the store's server; it is connected to again by itself */
         c->http->retry_s = CALL_RETRY_S;
-        call_fail(c, HTTP_UNAVAILABLE, "The store is away: try again.", "%s", err->text);
+        call_fail_as(c, HTTP_UNAVAILABLE, error_why(err), "The store is away: try again.", "%s",
+                     err->text);
         break;
     case ENOSPC:
-        call_fail(c, HTTP_NO_ROOM, "", "%s", err->text);
+        call_fail_as(c, HTTP_NO_ROOM, error_why(err), "", "%s", err->text);
         break;
     default:
-        call_fail(c, HTTP_FAILED, "", "%s", err->text);
+        call_fail_as(c, HTTP_FAILED, error_why(err), "", "%s", err->text);
     }
 }
 
@@ -119,8 +144,8 @@ void call_audit(struct call *c, const char *what, const char *target, const stru
         snprintf(row.outcome, sizeof(row.outcome), "done");
     if (audit_append(c->hub->people, &row, &log) == 0)
         return;
-    snprintf(line, sizeof(line), "%s: %s %s of '%s' from %s: %s", log.text, row.what, row.target,
-             row.user, row.from, row.outcome);
+    snprintf(line, sizeof(line), "%s: %s %s of '%s' from %s: %s (tide why %s)", log.text, row.what,
+             row.target, row.user, row.from, row.outcome, error_why(&log));
     c->hub->say(c->hub->arg, NULL, line);
 }
 

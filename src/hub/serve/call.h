@@ -65,8 +65,11 @@ struct call {
 
 void call_answer(struct call *c, unsigned status, json_t *answer);
 void call_text(struct call *c, const char *type, char *text);
-__attribute__((format(printf, 4, 5))) void call_fail(struct call *c, unsigned status,
-                                                     const char *hint, const char *fmt, ...);
+/* An error whose word in `tide why`, sent as "code", is that of its status. */
+#define call_fail(c, status, hint, ...) call_fail_as(c, status, NULL, hint, __VA_ARGS__)
+__attribute__((format(printf, 5, 6))) void call_fail_as(struct call *c, unsigned status,
+                                                        const char *word, const char *hint,
+                                                        const char *fmt, ...);
 /* The status comes from the code of @err: -ENOENT 404, -EEXIST and -EBUSY and -ESTALE 409, -EINVAL
  * 400, … */
 void call_fail_of(struct call *c, const struct error *err);

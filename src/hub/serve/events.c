@@ -241,7 +241,7 @@ void events_ordered(struct events *e, const struct tree_order *order)
     snprintf(row.target, sizeof(row.target), "%.60s %.60s", order->unit, order->name);
     snprintf(row.outcome, sizeof(row.outcome), "%.20s: %.100s", order->state, order->text);
     if (audit_append(e->hub->people, &row, &err) < 0)
-        e->hub->say(e->hub->arg, order->unit, err.text);
+        e->hub->say(e->hub->arg, order->unit, error_said(&err));
 }
 
 void events_ruled(struct events *e, const struct in_force *policy)

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-request"
+
 static bool keep(char *ret, size_t size, const char *from, size_t len)
 {
     if (len == 0 || len >= size)

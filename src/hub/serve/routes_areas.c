@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define ERROR_WORD "question-too-long"
+
 #define SHRUNK_JOBS_MAX 1000 /* of one answer, but for the last unit's */
 
 /* The area that was asked for; NULL: answered. Whatever comes, area_view_done(). */
@@ -139,7 +141,8 @@ void route_switch(struct call *c)
         call_take_whole(c, "for_s", false, 1, TREE_ORDER_MAX_S, &for_s)) {
         snprintf(target, sizeof(target), "%.80s %.40s", area->path, c->name);
         if (!area->unit_name)
-            error_set(&err, -ENOENT, "no unit stands in %s", area->path);
+            error_word(&err, error_set(&err, -ENOENT, "no unit stands in %s", area->path),
+                       "hub-has-none");
         else
             tree_switch(c->hub->tree, area->unit_name, c->name, on, (uint32_t)for_s, c->who.name,
                         id, &err);

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "login-refused"
+
 #define KEPT ", tokens kept" /* in the audit log */
 
 /* ---- logins ---- */
@@ -66,9 +68,9 @@ static void refuse_password(struct call *c, unsigned wait_s, const struct error 
 {
     if (err->code == -EAGAIN) {
         c->http->retry_s = wait_s;
-        call_fail(c, HTTP_TOO_MANY, "", "%s", err->text);
+        call_fail_as(c, HTTP_TOO_MANY, error_why(err), "", "%s", err->text);
     } else if (err->code == -EACCES) {
-        call_fail(c, HTTP_UNAUTHORIZED, "", "%s", err->text);
+        call_fail_as(c, HTTP_UNAUTHORIZED, error_why(err), "", "%s", err->text);
     } else {
         call_fail_of(c, err);
     }
@@ -287,7 +289,8 @@ void route_events(struct call *c)
                          WEB_STREAMS_MAX, WEB_STREAMS_USER, &c->stream);
 
     if (r == -EAGAIN)
-        call_fail(c, HTTP_TOO_MANY, "Close a page.", "there are too many streams of events");
+        call_fail_as(c, HTTP_TOO_MANY, "too-many-streams", "Close a page.",
+                     "there are too many streams of events");
     else if (r < 0)
         call_fail(c, HTTP_FAILED, "", "out of memory");
 }

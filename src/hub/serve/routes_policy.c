@@ -10,6 +10,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define ERROR_WORD "policy-not-applied"
+
 void route_policy(struct call *c)
 {
     const struct in_force *p = tree_policy(c->hub->tree);

@@ -104,8 +104,8 @@ void route_ca(struct call *c)
     if (r == 0)
         r = wholefile_read(path, CA_MAX, &text, &len, &status);
     if (r < 0)
-        call_fail(c, HTTP_FAILED, "", "the authority's certificate cannot be read: %s",
-                  strerror(-r));
+        call_fail_as(c, HTTP_FAILED, "authority-fault", "",
+                     "the authority's certificate cannot be read: %s", strerror(-r));
     else
         call_answer(c, HTTP_OK, json_pack("{s:s}", "ca", text));
 }
@@ -137,7 +137,7 @@ static void place(struct call *c, const struct enrol_answer *a)
     struct error err = {0};
 
     if (*a->area && tree_place(c->hub->tree, a->name, a->area, &err) < 0)
-        c->hub->say(c->hub->arg, a->name, err.text);
+        c->hub->say(c->hub->arg, a->name, error_said(&err));
 }
 
 void route_enrol(struct call *c)

@@ -22,6 +22,8 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 
+#define ERROR_WORD "system-refused"
+
 #define ROLLUP_US    60000000
 #define ROLLUP_AGAIN 100000
 #define RENEW_US     (12 * 3600 * UINT64_C(1000000))
@@ -97,7 +99,7 @@ static void tell_store(struct serve *s, const struct in_force *policy)
     s->store_owed |= store_prices(s->store, cost_currency(policy), on_price, s,
                                   (int64_t)wallclock_ms(), &err) < 0;
     if (s->store_owed)
-        say(s, NULL, err.text);
+        say(s, NULL, error_said(&err));
 }
 
 /* The time by which records are old; says when it is not the clock's. */
@@ -109,7 +111,7 @@ static int64_t old_ms(struct serve *s)
     int r = retention_run(&s->retention, s->store, now_ms, clock_boot_ns(), &err);
 
     if (r < 0 && !s->unkept)
-        say(s, NULL, err.text);
+        say(s, NULL, error_said(&err));
     s->unkept = r < 0;
     at_ms = retention_ms(&s->retention, now_ms);
     if (now_ms - at_ms > BEHIND_MS && !s->behind) {
@@ -137,7 +139,7 @@ static int on_rollup(sd_event_source *source, uint64_t usec, void *arg)
         tell_store(s, tree_policy(s->tree));
     r = store_rollup(s->store, &s->keep, old_ms(s), ROLLUP_ROWS, &err);
     if (r < 0)
-        say(s, NULL, err.text);
+        say(s, NULL, error_said(&err));
     sd_event_source_set_time_relative(source, r > 0 ? ROLLUP_AGAIN : ROLLUP_US);
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
     return 0;
@@ -161,7 +163,7 @@ static int on_renew(sd_event_source *source, uint64_t usec, void *arg)
         state_close(&state);
     }
     if (r < 0)
-        say(s, NULL, err.text);
+        say(s, NULL, error_said(&err));
     sd_event_source_set_time_relative(source, RENEW_US);
     sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
     return 0;
@@ -309,7 +311,8 @@ int serve_run(const struct conf *conf, struct error *err)
     if (r == 0) {
         sd_notify(0, "READY=1");
         if (sd_event_set_watchdog(s.event, true) < 0) /* 0: no watchdog is configured */
-            say(&s, NULL, "cannot report to systemd's watchdog: systemd may restart tide-hub");
+            say(&s, NULL,
+                "cannot report to systemd's watchdog: systemd may restart tide-hub" ERROR_WHY);
         r = sd_event_loop(s.event);
         sd_notify(0, "STOPPING=1");
         if (r < 0)

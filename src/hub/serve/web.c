@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "cannot-listen"
+
 #define RETRY_US   5000000                  /* until a port that was taken is tried again */
 #define LOOK_US    (60 * UINT64_C(1000000)) /* at the files of the certificate */
 #define TIDY_LOOKS 60
@@ -150,8 +152,8 @@ static void handle(struct web *w, struct call *c)
         call_fail(c, HTTP_TOO_LARGE, "", "the body has more than %d bytes",
                   holds_policy(r) ? WEB_BODY_MAX : WEB_BODY_SMALL);
     else if (request_body(r->body, r->body_len, c->route->fields, &c->body, &err) < 0)
-        call_fail(c, HTTP_BAD_REQUEST, "Send one JSON object; see docs/openapi-hub.yaml.", "%s",
-                  err.text);
+        call_fail_as(c, HTTP_BAD_REQUEST, error_why(&err),
+                     "Send one JSON object; see docs/openapi-hub.yaml.", "%s", err.text);
     else
         c->route->handle(c);
 }
@@ -266,10 +268,11 @@ static void look_at_certificate(struct web *w)
 {
     struct error err = {0};
     int r = certificate_look(&w->certificate, w->o.conf, &err);
+    const char *problem = r < 0 ? error_said(&err) : "";
 
-    if (r < 0 && strcmp(err.text, w->last_problem) != 0)
-        say(w, err.text);
-    snprintf(w->last_problem, sizeof(w->last_problem), "%s", r < 0 ? err.text : "");
+    if (*problem && strcmp(problem, w->last_problem) != 0)
+        say(w, problem);
+    snprintf(w->last_problem, sizeof(w->last_problem), "%s", problem);
 }
 
 static void tell_refusals(void *arg, const struct refusal *refusal)
@@ -283,7 +286,7 @@ static void tell_refusals(void *arg, const struct refusal *refusal)
     snprintf(row.from, sizeof(row.from), "%s", refusal->from);
     snprintf(row.target, sizeof(row.target), "%u more", (unsigned)refusal->more);
     if (audit_append(w->o.people, &row, &err) < 0)
-        say(w, err.text);
+        say(w, error_said(&err));
 }
 
 static int on_look(sd_event_source *source, uint64_t usec, void *arg)
@@ -297,7 +300,7 @@ static int on_look(sd_event_source *source, uint64_t usec, void *arg)
     if (w->looks++ % TIDY_LOOKS == 0) {
         people_tidy(w->o.people);
         if (audit_tidy(w->o.people, w->o.conf->keep_audit_ms / 1000, old_ms, &err) < 0)
-            say(w, err.text);
+            say(w, error_said(&err));
     }
     sd_event_source_set_time_relative(source, LOOK_US);
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
@@ -305,7 +308,7 @@ static int on_look(sd_event_source *source, uint64_t usec, void *arg)
 
 static int begin(struct web *w, struct error *err)
 {
-    char text[ERROR_TEXT_MAX + 40];
+    char text[ERROR_TEXT_MAX + 80];
     int r = streams_new(w->o.event, w->o.people, &w->streams);
 
     if (r >= 0)
@@ -320,7 +323,7 @@ static int begin(struct web *w, struct error *err)
         r = listen_now(w, err);
     if (r != -EADDRINUSE && r != -EADDRNOTAVAIL)
         return r;
-    snprintf(text, sizeof(text), "%s: no page until it is free", err->text);
+    snprintf(text, sizeof(text), "%s: no page until it is free" ERROR_WHY, err->text);
     say(w, text);
     r = sd_event_add_time_relative(w->o.event, &w->retry, CLOCK_MONOTONIC, RETRY_US, 0, on_retry,
                                    w);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "store-failed"
+
 #define ALL_DAYS "9223372036854775807" /* NOTE_UNTIL when none is counted yet */
 
 static int64_t floor_s(int64_t ms)

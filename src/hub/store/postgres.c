@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "store-failed"
+
 #define ANSWER_MS  10000
 #define OPEN_MS    10000 /* the first connection */
 #define AGAIN_MS   100   /* of a later one, at each attempt to use it */

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "question-too-long"
+
 #define UJ_PER_J 1000000
 
 static uint64_t column(struct store *s, int i)
@@ -29,10 +31,12 @@ int store_series(struct store *s, const char *unit, const char *point, int64_t f
     int r;
 
     if (step_ms <= 0 || from_ms < 0)
-        return error_set(err, -EINVAL,
-                         "steps of %" PRId64 " ms from %" PRId64
-                         " ms on: a step has at least 1 ms, and no time is before 1970",
-                         step_ms, from_ms);
+        return error_word(err,
+                          error_set(err, -EINVAL,
+                                    "steps of %" PRId64 " ms from %" PRId64
+                                    " ms on: a step has at least 1 ms, and no time is before 1970",
+                                    step_ms, from_ms),
+                          "bad-request");
     r = d->ask(
         s->db, SERIES,
         &(struct values){
@@ -157,7 +161,9 @@ int store_totals(struct store *s, const struct store_question *q, struct store_s
     int r;
 
     if (q->by >= STORE_BY_MAX || q->from_ms < 0 || q->to_ms <= q->from_ms)
-        return error_set(err, -EINVAL, "the time has to begin after 1970 and before it ends");
+        return error_word(
+            err, error_set(err, -EINVAL, "the time has to begin after 1970 and before it ends"),
+            "bad-request");
     days.from_ms = store_day(s, q->from_ms, &unused);
     store_day(s, q->to_ms - 1, &days.to_ms);
     days.filling = s->filled_ms && s->filled_ms > days.from_ms; /* later days are counted */

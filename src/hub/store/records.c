@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "nothing-stored"
+
 #define TIME_MAX_MS  (INT64_C(1) << 45) /* the year 3084 */
 #define ENERGY_MAX   (UINT64_C(1) << 62)
 #define GAP_DAYS_MAX 400 /* a longer gap counts to its last days */
@@ -275,7 +277,10 @@ int store_erase(struct store *s, const char *unit, const char *point, struct err
     int64_t gone = 0;
     int r = unit || point
                 ? store_begin(s, err)
-                : error_set(err, -EINVAL, "neither a unit nor a user is named: nothing is erased");
+                : error_word(err,
+                             error_set(err, -EINVAL,
+                                       "neither a unit nor a user is named: nothing is erased"),
+                             "bad-request");
 
     if (r < 0)
         return r;

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "store-failed"
+
 #define HEAD     "threadtide retention 1"
 #define FILE_MAX 128
 #define KEEP_MS  600000 /* between two writings of the file; a kill costs so much of the time */

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "store-failed"
+
 #define SQL_MAX 2048
 
 struct sqlite {

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "store-failed"
+
 /* ---- open ---- */
 
 static int upgrade(struct db *db)

@@ -6,12 +6,16 @@
 #include <errno.h>
 #include <stdio.h>
 
+#define ERROR_WORD "store-failed"
+
 int store_said(struct store *s, int r, const char *doing, struct error *err)
 {
     if (r >= 0)
         return r;
     if (r == -ESTALE)
-        return error_set(err, r, "cannot %s: another program changes the same store", doing);
+        return error_word(
+            err, error_set(err, r, "cannot %s: another program changes the same store", doing),
+            "store-locked");
     return error_set(err, r, "cannot %s: %s", doing, s->db->dialect->problem(s->db));
 }
 

@@ -29,6 +29,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "hub-above"
+
 #define PORT         8883
 #define OUTBOX_BYTES (64 << 20)
 #define MINUTE_MS    60000
@@ -116,7 +118,7 @@ static bool write_records(struct above *a)
     bool written = outbox_flush(a->outbox, &err) >= 0;
 
     if (!written && !a->unwritten)
-        tree_say(a->tree, NULL, "hub above: %s; records stay in memory", err.text);
+        tree_say(a->tree, NULL, "hub above: %s; records stay in memory" ERROR_WHY, err.text);
     a->unwritten = !written;
     return written;
 }
@@ -240,7 +242,7 @@ static int open_policy(struct above *a, const void *bytes, size_t len, struct er
     bundle_free(a->policy);
     a->policy = b;
     if (bundle_zones(b, err) < 0)
-        tree_say(a->tree, NULL, "policy of the hub above: %s", err->text);
+        tree_say(a->tree, NULL, "policy of the hub above: %s" ERROR_WHY, err->text);
     return 1;
 }
 
@@ -251,7 +253,7 @@ static void got_policy(struct above *a, const void *bytes, size_t len)
     int r = open_policy(a, bytes, len, &err);
 
     if (r < 0)
-        tree_say(a->tree, NULL, "the policy of the hub above is refused: %s", err.text);
+        tree_say(a->tree, NULL, "the policy of the hub above is refused: %s" ERROR_WHY, err.text);
     if (r <= 0)
         return;
     tree_say(a->tree, NULL, "policy %" PRIu64 " of the hub above for %s", a->policy->number,
@@ -259,7 +261,7 @@ static void got_policy(struct above *a, const void *bytes, size_t len)
     a->tree->caps_due_ms = 0; /* its budget may be another one */
     r = wholefile_replace(a->stored, bytes, len, &status);
     if (r < 0)
-        tree_say(a->tree, NULL, "cannot write %s: %s", a->stored, strerror(-r));
+        tree_say(a->tree, NULL, "cannot write %s: %s" ERROR_WHY, a->stored, strerror(-r));
 }
 
 static void load_policy(struct above *a)
@@ -271,7 +273,7 @@ static void load_policy(struct above *a)
 
     if (wholefile_read(a->stored, SEALED_BYTES_MAX, &bytes, &len, &status) == 0 &&
         open_policy(a, bytes, len, &err) < 0)
-        tree_say(a->tree, NULL, "%s: %s", a->stored, err.text);
+        tree_say(a->tree, NULL, "%s: %s" ERROR_WHY, a->stored, err.text);
 }
 
 /*
@@ -318,7 +320,7 @@ static void complain_of_floor(struct above *a, uint64_t lease_uw)
         amount_power_text(floor_uw, need);
         tree_say(a->tree, NULL,
                  "the hub above lends %s, less than the floors of this hub's areas, %s: its policy "
-                 "has to promise this hub as much as a floor",
+                 "has to promise this hub as much as a floor" ERROR_WHY,
                  have, need);
     }
     a->low = low;
@@ -412,7 +414,7 @@ void above_tick(struct tree *t)
         return;
     if (renew_tick(a->renew, uplink_connected(a->uplink), clock_now_ns()) &&
         uplink_renew(a->uplink, &err) < 0)
-        tree_say(t, NULL, "hub above: %s; the present connection goes on", err.text);
+        tree_say(t, NULL, "hub above: %s; the present connection goes on" ERROR_WHY, err.text);
     count_energy(a);
     bound(a);
     parent_tick(a->parent, lending_sum(t->lending));
@@ -476,7 +478,7 @@ static int open_files(struct above *a, const struct tree_options *o, struct erro
         return error_set(err, -ENAMETOOLONG, "'parent-files' is too long");
     r = outbox_open(outbox, OUTBOX_BYTES, boot >> 1 | 1, &a->outbox, err);
     if (r > 0)
-        tree_say(a->tree, NULL, "%s", err->text);
+        tree_say(a->tree, NULL, "%s", error_said(err));
     return r < 0 ? r : parent_new(tenure, send_up, on_say, a, &a->parent, err);
 }
 

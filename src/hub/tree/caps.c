@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "hub-state"
+
 #define LOOK_MS 60000 /* so often at least the caps are looked at again … */
 #define UNKNOWN_MS                                                                                 \
     5000 /* … and so often while the store does not say what was used today, or a unit           \
@@ -324,7 +326,9 @@ void caps_look(struct tree *t)
         plan_done(&p);
     }
     if (r < 0)
-        tree_say(t, NULL, "out of memory: new caps are not in force, the earlier ones stay");
+        tree_say(t, NULL,
+                 "out of memory: new caps are not in force, the earlier ones stay (tide why "
+                 "out-of-memory)");
     t->news = true;
 }
 

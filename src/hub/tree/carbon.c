@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "bad-carbon-file"
+
 #define LINES_MAX  20000
 #define G_MAX      10000 /* g/kWh: ten times what the dirtiest coal makes */
 #define HOUR_MS    3600000

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "hub-state"
+
 #define HEAD     "# threadtide policy "
 #define HEAD_MAX 160
 #define FILE_MAX (YAML_BYTES_MAX + HEAD_MAX)

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-broker-message"
+
 struct message {
     struct unit *unit;
     bool early;     /* one before it is missing */
@@ -71,10 +73,11 @@ bool ingest_waits(const struct ingest *i)
 
 static void unreadable(struct ingest *i, const char *unit, const struct error *e)
 {
-    char text[ERROR_TEXT_MAX + 64];
+    char text[ERROR_TEXT_MAX + 128];
 
     i->counts.unreadable++;
-    snprintf(text, sizeof(text), "sent energy that is not understood: %s", e->text);
+    snprintf(text, sizeof(text), "sent energy that is not understood: %s (tide why %s)", e->text,
+             error_why(e));
     i->options.say(i->options.arg, unit, text);
 }
 
@@ -132,7 +135,7 @@ static int store_message(struct ingest *i, struct message *m, struct ingest_coun
     counts->known += put.known;
     counts->refused += put.refused;
     if (put.refused) {
-        snprintf(text, sizeof(text), "impossible records, which are not stored: %" PRIu32,
+        snprintf(text, sizeof(text), "impossible records, which are not stored: %" PRIu32 ERROR_WHY,
                  put.refused);
         i->options.say(i->options.arg, m->unit->name, text);
     }

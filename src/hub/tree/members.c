@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ERROR_WORD "hub-state"
+
 #define REQUEST_NS (60 * NS_PER_S) /* a unit gets one certificate in so long */
 #define CUT_NS     (15 * NS_PER_S) /* until the hub gives up */
 #define RELOAD_NS  NS_PER_S /* until the broker has read its lists again: it could come back */
@@ -179,7 +181,8 @@ static void end_cut(struct tree *t)
 static void fail_cut(struct tree *t, struct unit *u, const char *why)
 {
     tree_say(t, u->name,
-             "is revoked, and its connection may be open still: %s; the hub tries again", why);
+             "is revoked, and its connection may be open still: %s; the hub tries again" ERROR_WHY,
+             why);
     end_cut(t);
     u->cut_due_ns = clock_now_ns() + RETRY_NS;
 }
@@ -307,7 +310,7 @@ void members_tick(struct tree *t)
             begin_cut(t, u);
     }
     if (look(t, &err) < 0)
-        tree_say(t, NULL, "%s", err.text);
+        tree_say(t, NULL, "%s", error_said(&err));
     else
         tell_brokers(t);
 }
@@ -370,9 +373,11 @@ void members_request(struct tree *t, struct unit *u, const void *bytes, size_t l
     }
     if (r == 0 && mqtt_publish(t->mqtt, topic_make(u->name, TOPIC_CERTIFICATE, topic), told,
                                strlen(told), 1, false, 0, &id) < 0)
-        r = error_set(&err, -EAGAIN, "the broker does not take it: the unit asks again");
+        r = error_word(&err,
+                       error_set(&err, -EAGAIN, "the broker does not take it: the unit asks again"),
+                       "broker-refused");
     if (r < 0)
-        tree_say(t, u->name, "no new certificate: %s", err.text);
+        tree_say(t, u->name, "no new certificate: %s", error_said(&err));
     else
         tree_say(t, name, "has a new certificate");
 }

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define ERROR_WORD "switch-refused"
+
 #define ANSWER_MS 10000 /* an answer may be so late */
 
 static void tell(const struct tree *t, const struct tree_order *o)

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "policy-not-applied"
+
 #define RENEW_MS (24 * INT64_C(3600000))
 
 static int64_t now_ms(void)
@@ -123,7 +125,8 @@ static int send_policy(struct tree *t, struct unit *u)
         return r;
     }
     if (u->policy_said != t->policy.number)
-        tree_say(t, u->name, "policy %" PRIu64 " cannot be sent, it keeps what it has: %s",
+        tree_say(t, u->name,
+                 "policy %" PRIu64 " cannot be sent, it keeps what it has: %s" ERROR_WHY,
                  t->policy.number,
                  r == -E2BIG ? "its rules, and those of what lies below its area, are too long"
                              : strerror(-r));
@@ -227,8 +230,9 @@ static bool look_at_carbon(struct tree *t, bool again)
     r = carbon_read(t->options.carbon, again, now_ms(), &t->carbon, &err);
     if (r < 0 && r != t->carbon_said)
         tree_say(t, NULL,
-                 "%s; the carbon intensity that was read before counts until its last hour ends",
-                 err.text);
+                 "%s; the carbon intensity that was read before counts until its last hour ends "
+                 "(tide why %s)",
+                 err.text, error_why(&err));
     t->carbon_said = r < 0 ? r : 0;
     return r > 0;
 }
@@ -247,7 +251,9 @@ void sender_tick(struct tree *t)
         r = in_force_renew(t->options.state, now_ms(), &t->policy, &err);
 
         if (r < 0 && !t->unrenewed)
-            tree_say(t, NULL, "%s; units keep the policy that they have until it ends", err.text);
+            tree_say(t, NULL,
+                     "%s; units keep the policy that they have until it ends (tide why %s)",
+                     err.text, error_why(&err));
         t->unrenewed = r < 0;
         if (r == 0)
             use(t, false);
@@ -289,7 +295,8 @@ int sender_begin(struct tree *t, struct error *err)
     if (r == 0 && !t->policy.number)
         r = take_first(t, &e);
     if (r < 0)
-        tree_say(t, NULL, "%s; units keep the policy that they have", e.text);
+        tree_say(t, NULL, "%s; units keep the policy that they have (tide why %s)", e.text,
+                 error_why(&e));
     if (t->policy.number)
         use(t, true);
     return 0;

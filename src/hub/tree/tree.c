@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "broker-refused"
+
 #define FLUSH_US 200000 /* so long records wait for others of the same transaction */
 
 #define TICK_US 1000000
@@ -21,7 +23,8 @@
 static void unreadable(struct tree *t, const struct unit *u, const char *what,
                        const struct error *e)
 {
-    tree_say(t, u->name, "sent %s that is not understood: %s", what, e->text);
+    tree_say(t, u->name, "sent %s that is not understood: %s (tide why %s)", what, e->text,
+             error_why(e));
 }
 
 static void take_state(struct tree *t, struct unit *u, const struct mqtt_message *m)
@@ -100,7 +103,7 @@ static void take_energy(struct tree *t, struct unit *u, const struct mqtt_messag
     struct error err = {0};
 
     if (ingest_energy(t->ingest, u, m->bytes, m->len, &err) < 0)
-        tree_say(t, NULL, "%s", err.text);
+        tree_say(t, NULL, "%s", error_said(&err));
     if (ingest_waits(t->ingest))
         sd_event_source_set_enabled(t->flush, SD_EVENT_ONESHOT);
 }
@@ -159,8 +162,8 @@ static void on_up(void *arg, const char *problem)
     char text[ERROR_TEXT_MAX + 128];
 
     if (problem)
-        snprintf(text, sizeof(text), "no connection to the broker at %s:%u: %s", t->options.host,
-                 t->options.port, problem);
+        snprintf(text, sizeof(text), "no connection to the broker at %s:%u: %s" ERROR_WHY,
+                 t->options.host, t->options.port, problem);
     else
         snprintf(text, sizeof(text), "connected to the broker at %s:%u", t->options.host,
                  t->options.port);
@@ -187,7 +190,7 @@ static int on_flush(sd_event_source *source, uint64_t usec, void *arg)
     struct error err = {0};
 
     if (tree_flush(t, &err) < 0)
-        tree_say(t, NULL, "%s", err.text);
+        tree_say(t, NULL, "%s", error_said(&err));
     if (t->news)
         caps_tick(t);
     sd_event_source_set_time_relative(source, FLUSH_US);
@@ -214,7 +217,7 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
     struct tree *t = arg;
 
     if (tree_policy_reload(t, &err) < 0)
-        tree_say(t, NULL, "%s; the policy in force stays", err.text);
+        tree_say(t, NULL, "%s; the policy in force stays (tide why %s)", err.text, error_why(&err));
     return 0;
 }
 

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "authority-fault"
+
 #define TEXT_MAX     (1 << 20)
 #define RECORDS_MAX  (AUTHORITY_UNITS_MAX * 128) /* bytes of the file `units` */
 #define LIST_AGAIN_S 86400 /* a list of revoked certificates is made again after so long */
@@ -381,8 +383,11 @@ static int add(struct authority *a, const char *name, const char *serial, int64_
         drop_ended(a, now_s);
     u = &a->unit[a->count];
     if (a->count == AUTHORITY_UNITS_MAX)
-        return error_set(err, -ENOSPC, "%d certificates are on record: remove ended ones from %s",
-                         AUTHORITY_UNITS_MAX, a->path[UNITS]);
+        return error_word(err,
+                          error_set(err, -ENOSPC,
+                                    "%d certificates are on record: remove ended ones from %s",
+                                    AUTHORITY_UNITS_MAX, a->path[UNITS]),
+                          "hub-full");
     *u = (struct authority_unit){.time_s = now_s};
     strcpy(u->name, name);
     strcpy(u->serial, serial);

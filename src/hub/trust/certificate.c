@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-certificate"
+
 /* ---- our own ---- */
 
 unsigned certificate_hosts(const struct conf *conf, char ret[CONF_HOSTS_MAX][CONF_HOST_MAX])

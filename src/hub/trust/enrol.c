@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#define ERROR_WORD "bad-token"
+
 #define ADDRESSES 256
 #define LIST_MAX  (16 << 20) /* bytes of the list of revoked certificates */
 #define WINDOW_NS (ENROL_WINDOW_S * NS_PER_S)

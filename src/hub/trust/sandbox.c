@@ -14,6 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define ERROR_WORD "no-sandbox"
+
 #define READ_FILE LANDLOCK_ACCESS_FS_READ_FILE
 #define READ      (READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RUN       (READ | LANDLOCK_ACCESS_FS_EXECUTE)

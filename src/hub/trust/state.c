@@ -15,6 +15,8 @@
 #include <sys/file.h>
 #include <time.h>
 
+#define ERROR_WORD "hub-state"
+
 #define LIST_MAX (16 << 20) /* bytes of the list of revoked certificates */
 
 int state_path(const struct state *s, const char *name, char *ret, size_t size, struct error *err)

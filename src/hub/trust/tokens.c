@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define ERROR_WORD "bad-token"
+
 #define NO_AREA        "-"
 #define BROKER         "broker="
 #define UNIT           "unit="
@@ -172,7 +174,10 @@ static int add(const char *dir, const char *secret, const struct token *token, i
     if (r < 0)
         return r;
     if (l.count == TOKENS_MAX)
-        r = error_set(err, -ENOSPC, "%d tokens wait to be used: wait until some end", TOKENS_MAX);
+        r = error_word(
+            err,
+            error_set(err, -ENOSPC, "%d tokens wait to be used: wait until some end", TOKENS_MAX),
+            "hub-full");
     else
         r = secret_hash(secret, SECRET_LEN, l.entry[l.count].hash);
     if (r == 0) {

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "bad-kubeconfig"
+
 /* Follows links, since the files of a mounted Secret are links. */
 static int read_text(const char *path, char **ret, size_t *ret_len, struct error *err)
 {

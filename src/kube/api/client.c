@@ -13,6 +13,8 @@
 #include <strings.h>
 #include <sys/epoll.h>
 
+#define ERROR_WORD "cluster-refused"
+
 #define RETRY_DEFAULT_MS 1000 /* after a refusal that does not say how long */
 #define FIELD_MANAGER    "tide-kube"
 

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <yaml.h>
 
+#define ERROR_WORD "bad-kubeconfig"
+
 /* One file as a tree. An alias is a reference in it, so a small file cannot become a huge tree. */
 struct source {
     yaml_document_t doc;

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "cluster-refused"
+
 #define STREAM_S      300 /* the server is asked to end it by then, and up to as much later */
 #define GARBAGE_LISTS 3   /* so many unreadable streams in a row: what was missed is not known */
 #define STEADY_S      5   /* a stream that lived for so long was a good one */

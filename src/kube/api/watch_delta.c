@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "cluster-refused"
+
 #define KEY_MAX     520 /* namespace/name, each of at most 253 bytes */
 #define VERSION_MAX 64
 #define UID_MAX     64

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#define ERROR_WORD "agent-not-spread"
+
 /* As scripts/agent-tree.sh lays them out: an entry for each value that ld.so gives to $LIB. */
 const struct agent_file agent_files[] = {
 #ifdef __x86_64__

@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "system-refused"
+
 #define EXIT_USAGE 2
 #define DRAIN_S    10 /* until no API server's node sends to a pod that is not ready */
 #define DRAIN_MAX  3600
@@ -127,7 +129,7 @@ static int read_command_line(struct program *p, int argc, char **argv)
 
     while ((id = getopt_long(argc, argv, "", options, NULL)) >= 0) {
         if (id == '?') {
-            fputs("Try 'tide-kube inject --help'.\n", stderr);
+            error_print("usage", "Try 'tide-kube inject --help'.");
             return EXIT_USAGE;
         }
         if (id == OPTION_HELP) {
@@ -139,16 +141,16 @@ static int read_command_line(struct program *p, int argc, char **argv)
     sizes = given(p, OPTION_SIZES, "yes");
     p->webhook_options.sizes = strcmp(sizes, "yes") == 0;
     if (optind < argc || (!p->webhook_options.sizes && strcmp(sizes, "no") != 0)) {
-        fprintf(stderr, "tide-kube: '%s' is %s. Try 'tide-kube inject --help'.\n",
-                optind < argc ? argv[optind] : sizes,
-                optind < argc ? "no option" : "neither yes nor no, as --sizes has it");
+        error_print("usage", "tide-kube: '%s' is %s. Try 'tide-kube inject --help'.",
+                    optind < argc ? argv[optind] : sizes,
+                    optind < argc ? "no option" : "neither yes nor no, as --sizes has it");
         return EXIT_USAGE;
     }
     drain = given(p, OPTION_DRAIN, NULL);
     seconds = drain ? strtoul(drain, &end, 10) : DRAIN_S;
     if (drain && (*drain < '0' || *drain > '9' || *end || seconds > DRAIN_MAX)) {
-        fprintf(stderr, "tide-kube: --drain=%s is no number of seconds up to %d.\n", drain,
-                DRAIN_MAX);
+        error_print("usage", "tide-kube: --drain=%s is no number of seconds up to %d.", drain,
+                    DRAIN_MAX);
         return EXIT_USAGE;
     }
     p->drain_s = (unsigned)seconds;
@@ -170,10 +172,11 @@ static void on_trust(void *arg, const char *problem)
     char text[ERROR_TEXT_MAX + 600];
 
     if (problem) {
-        snprintf(text, sizeof(text), "no certificate for the webhook: %s", problem);
+        snprintf(text, sizeof(text),
+                 "no certificate for the webhook: %s (tide why cluster-refused)", problem);
         kube_log(NULL, text);
     } else if (webhook_serve(p->webhook, authority_s(p), &err) < 0) {
-        kube_log(NULL, err.text);
+        kube_log(NULL, error_said(&err));
         sd_event_exit(p->event, 1);
     }
 }
@@ -187,7 +190,8 @@ static void on_token(void *arg, const char *text, const char *problem)
         webhook_name(p->webhook, text);
         return;
     }
-    snprintf(said, sizeof(said), "no secret part of the webhook's path: %s", problem);
+    snprintf(said, sizeof(said),
+             "no secret part of the webhook's path: %s (tide why cluster-refused)", problem);
     kube_log(NULL, said);
 }
 
@@ -312,7 +316,7 @@ int inject_main(int argc, char **argv)
         return r < 0 ? 0 : r;
     r = run(&program, &err);
     if (r < 0)
-        fprintf(stderr, "tide-kube: %s\n", err.text);
+        error_print(error_why(&err), "tide-kube: %s", err.text);
     token_free(program.token);
     trust_free(program.trust);
     webhook_free(program.webhook);

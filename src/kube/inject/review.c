@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-object"
+
 #define VERSION "admission.k8s.io/v1"
 #define KIND    "AdmissionReview"
 

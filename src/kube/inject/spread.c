@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "agent-not-spread"
+
 /* Somebody who waits for the object. */
 struct spread_wait {
     struct spread_wait *next;
@@ -96,13 +98,15 @@ static void on_written(void *arg, const struct client_answer *answer)
     struct spread *s = space->spread;
     struct spread_wait *wait;
     bool good = answer->code == 0;
+    char text[2 * ERROR_TEXT_MAX];
 
     space->call = 0;
     space->there = good || (space->there && may_be_there(answer->code));
     space->until_ns = clock_now_ns() + counts_s(answer->code) * NS_PER_S;
     s->failures += !good;
+    snprintf(text, sizeof(text), "%s" ERROR_WHY, answer->text);
     if (!good)
-        s->log(NULL, answer->text);
+        s->log(NULL, text);
     while ((wait = space->waits)) {
         space->waits = wait->next;
         wait->done(wait->arg, good ? NULL : answer->text);

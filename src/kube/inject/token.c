@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define ERROR_WORD "cluster-refused"
+
 struct token {
     struct client *client;
     token_fn *fn;

@@ -15,6 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define ERROR_WORD "cannot-listen"
+
 #define JSON "application/json"
 
 struct webhook {

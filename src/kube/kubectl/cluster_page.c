@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define ERROR_WORD "page-not-served"
+
 #define COMMAND    "kubectl tide dashboard"
 #define FRESH_NS   (2 * NS_PER_S) /* a look serves all that ask for so long */
 #define REST       4              /* … and for so many times as long as it took */
@@ -245,7 +247,7 @@ int cluster_page_serve(struct kubectl *k, long port, bool browser)
     if (r >= 0)
         r = door_new(k->event, &options, &p.door, &err);
     if (r < 0) {
-        fprintf(stderr, "error: %s\n", err.text[0] ? err.text : strerror(-r));
+        error_print(error_why(&err), "error: %s", err.text[0] ? err.text : strerror(-r));
         return r;
     }
     printf("%s\n", door_link(p.door));

@@ -149,8 +149,8 @@ static int cmd_scale(struct kubectl *k, int n, char **words)
     char what[64];
 
     if (!automatic && (*end || end == words[1] || count < 1 || count > KUBE_TASKS_MAX)) {
-        fprintf(stderr, "error: '%s' is no number of workers: use 1 to %d, or auto\n", words[1],
-                KUBE_TASKS_MAX);
+        error_print("usage", "error: '%s' is no number of workers: use 1 to %d, or auto", words[1],
+                    KUBE_TASKS_MAX);
         return -EINVAL;
     }
     if (automatic)
@@ -213,7 +213,7 @@ static int read_options(struct kubectl *k, int argc, char **argv)
         case 'p':
             k->port = strtol(optarg, &end, 10);
             if (*end || end == optarg || k->port < 0 || k->port > 65535) {
-                fprintf(stderr, "error: '%s' is no port: use 0 to 65535\n", optarg);
+                error_print("usage", "error: '%s' is no port: use 0 to 65535", optarg);
                 return EXIT_USAGE;
             }
             break;
@@ -225,7 +225,7 @@ static int read_options(struct kubectl *k, int argc, char **argv)
             break;
         case 'o':
             if (strcmp(optarg, "json") != 0) {
-                fprintf(stderr, "error: there is no output '%s': use json\n", optarg);
+                error_print("usage", "error: there is no output '%s': use json", optarg);
                 return EXIT_USAGE;
             }
             k->json = true;
@@ -243,7 +243,7 @@ static int read_options(struct kubectl *k, int argc, char **argv)
             puts("kubectl tide " TIDE_VERSION);
             return -1;
         default:
-            fputs("See 'kubectl tide --help'.\n", stderr);
+            error_print("usage", "See 'kubectl tide --help'.");
             return EXIT_USAGE;
         }
     return 0;
@@ -256,8 +256,8 @@ static int unknown(const char *word)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++)
         names[i] = commands[i].name;
     near = suggest_nearest(word, names, ARRAY_LEN(names));
-    fprintf(stderr, "error: there is no command '%s'%s%s%s\nSee 'kubectl tide --help'.\n", word,
-            near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    error_print("usage", "error: there is no command '%s'%s%s%s\nSee 'kubectl tide --help'.", word,
+                near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     return EXIT_USAGE;
 }
 

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "cluster-refused"
+
 struct waiting {
     struct kubectl *k;
     json_t *body;
@@ -28,7 +30,7 @@ int kubectl_connect(struct kubectl *k)
         r = sd_event_new(&k->event) < 0 ? error_set(&err, -ENOMEM, "out of memory")
                                         : client_new(k->event, &access, NULL, &k->client, &err);
     if (r < 0) {
-        fprintf(stderr, "error: %s\n", err.text);
+        error_print(error_why(&err), "error: %s", err.text);
         return r;
     }
     if (!k->name_space)
@@ -48,13 +50,13 @@ static void complain(const struct client_answer *answer)
     const char *message = json_string_value(json_object_get(answer->body, "message"));
 
     if (message && answer->reason[0])
-        fprintf(stderr, "Error from server (%s): %s\n", answer->reason, message);
+        error_print(ERROR_WORD, "Error from server (%s): %s", answer->reason, message);
     else if (answer->status == 404)
-        fputs("error: this cluster knows no ElasticTrainingJobs: install their definition, "
-              "kubectl apply -f crd.yaml\n",
-              stderr);
+        error_print("not-installed",
+                    "error: this cluster knows no ElasticTrainingJobs: install their definition, "
+                    "kubectl apply -f crd.yaml");
     else
-        fprintf(stderr, "error: %s\n", answer->text);
+        error_print(ERROR_WORD, "error: %s", answer->text);
 }
 
 static void on_answer(void *arg, const struct client_answer *answer)
@@ -99,7 +101,7 @@ int kubectl_path(const struct kubectl *k, const char *name, char *ret, size_t si
 
     if (client_escape(k->name_space, space, sizeof(space)) < 0 ||
         (name && client_escape(name, escaped, sizeof(escaped)) < 0)) {
-        fputs("error: the name of the training or of the namespace is too long\n", stderr);
+        error_print("usage", "error: the name of the training or of the namespace is too long");
         return -ENAMETOOLONG;
     }
     if (k->all_spaces && !name)

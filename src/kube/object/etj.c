@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-object"
+
 #define NAME_MAX_OF_JOB 48 /* a label, and "-worker-1000000000" behind it in a host name */
 #define WORKER_MCPU_MIN 10 /* what the counts are computed with */
 

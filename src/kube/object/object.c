@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-object"
+
 static const char *const role_names[] = {"chief", "ps", "worker"};
 static_assert(ARRAY_LEN(role_names) == KUBE_ROLE_MAX, "a name for each");
 

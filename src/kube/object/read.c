@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-object"
+
 #define REAL_MAX 1e18 /* of rates and losses: more is no measurement */
 
 void read_at(struct reader *r, const char *fmt, ...)

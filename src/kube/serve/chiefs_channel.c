@@ -15,6 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define ERROR_WORD "cannot-listen"
+
 #define HASH_BYTES   32
 #define ACCOUNT_USER "system:serviceaccount:"
 #define POD_UID      "authentication.kubernetes.io/pod-uid"

@@ -13,6 +13,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define ERROR_WORD "cannot-listen"
+
 struct metrics {
     struct httpd *server;
     const struct metrics_source *source;

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "cluster-refused"
+
 #define RENEW_MS (60 * 1000) /* between two checks of our certificate: the clock may be set */
 #define DAY_S    86400
 

@@ -13,6 +13,8 @@
 #include <limits.h>
 #include <string.h>
 
+#define ERROR_WORD "chief-refused"
+
 struct feed {
     struct controller *controller;
     struct watch *watch;
@@ -294,7 +296,7 @@ static void look(struct controller *c)
     c->look_ns += took;
     c->look_max_ns = took > c->look_max_ns ? took : c->look_max_ns;
     if (r < 0) {
-        say(c, "cannot decide: out of memory");
+        say(c, "cannot decide: out of memory (tide why out-of-memory)");
         wish(c, CONTROLLER_REPORT_MS);
         return;
     }
@@ -332,8 +334,8 @@ static void on_change(void *arg, enum watch_change change, json_t *object)
     case WATCH_CHANGED:
         if (cache_put(&f->cache, object, &err) < 0) {
             c->unreadable++;
-            snprintf(text, sizeof(text), "%s: %s cannot be read: %s", plural,
-                     name ? name : "an object", err.text);
+            snprintf(text, sizeof(text), "%s: %s cannot be read: %s (tide why %s)", plural,
+                     name ? name : "an object", err.text, error_why(&err));
             say(c, text);
         }
         break;
@@ -348,7 +350,8 @@ static void on_change(void *arg, enum watch_change change, json_t *object)
         cache_remove(&f->cache, object);
         break;
     case WATCH_LOST:
-        snprintf(text, sizeof(text), "lost the watch on %s: %s", plural, watch_trouble(f->watch));
+        snprintf(text, sizeof(text), "lost the watch on %s: %s (tide why cluster-refused)", plural,
+                 watch_trouble(f->watch));
         say(c, text);
         return;
     case WATCH_BACK:
@@ -424,7 +427,10 @@ static void on_dropped(void *arg, const char *name_space, const char *name, cons
 
 static void on_failed(void *arg, const char *text)
 {
-    say(arg, text);
+    char said[2 * ERROR_TEXT_MAX];
+
+    snprintf(said, sizeof(said), "%s (tide why cluster-refused)", text);
+    say(arg, said);
 }
 
 static bool may_act(void *arg)
@@ -498,7 +504,8 @@ static void on_kueue(void *arg)
             r = start_feed(c, c->event, kind);
     }
     if (r < 0)
-        say(c, "cannot watch Kueue's objects: trainings with a queue do not begin");
+        say(c, "cannot watch Kueue's objects: trainings with a queue do not begin (tide why "
+               "cluster-refused)");
     controller_wake(c);
 }
 

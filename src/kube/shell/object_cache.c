@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "cluster-refused"
+
 #define KEY_MAX (2 * (KUBE_NAME_MAX + 1))
 
 static int parse_node(const json_t *json, void **ret, struct error *err)

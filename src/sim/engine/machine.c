@@ -27,6 +27,8 @@
 
 #include <errno.h>
 
+#define ERROR_WORD "simulation-failed"
+
 #define FULL UINT64_C(1000) /* permille */
 
 /* a * b / c, rounded down; the result must fit */

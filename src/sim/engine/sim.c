@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "simulation-failed"
+
 /* After this many events in a row without progress, the policy moves jobs and lets none work. */
 #define IDLE_EVENTS_MAX 100000
 

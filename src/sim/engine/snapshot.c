@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "simulation-failed"
+
 #define USER_WEIGHT 100
 
 /* ---- storage --------------------------------------------------------------------------------- */

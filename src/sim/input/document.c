@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define DEPTH_MAX     16 /* depth of the paths shown; scenarios are less deep */
 #define PATH_TEXT_MAX 96
 #define NAME_SHOWN    64 /* last bytes of the file's name that a message shows */

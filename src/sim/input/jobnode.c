@@ -6,6 +6,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define SIGMA_MAX 10000  /* of a lognormal distribution, in thousandths */
 #define ALPHA_MAX 100000 /* of a Pareto distribution, in thousandths */
 #define SHARE_MAX 1000000000

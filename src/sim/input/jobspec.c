@@ -8,6 +8,8 @@
 #include <math.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define CORES_MAX  ((int64_t)SIM_CORES_MAX)
 #define FACTOR_MAX INT64_C(1000000000) /* a million, in thousandths */
 

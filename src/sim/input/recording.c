@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define NS           1e9
 #define COUNTS_MAX   64  /* distinct thread counts of one job */
 #define CHANGES_MAX  200 /* changes of the thread count in the file */

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define NS           1e9
 #define PROMISE_TEXT 64
 #define LINE_MAX_LEN 256

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 static void cleanup_scenario(struct scenario **scenario)
 {
     scenario_free(*scenario);

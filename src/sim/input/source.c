@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 enum branch { BRANCH_SERVERS, BRANCH_LISTED, BRANCH_GENERATED, BRANCH_TRACE, BRANCH_MAX };
 
 struct scenario_source {

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define NAME_SHOWN 64 /* last bytes of the file's name that a message shows */
 
 void trace_init(struct trace *trace, FILE *file, const char *name, const struct job_spec *defaults)

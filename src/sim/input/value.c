@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 #define WORDS_MAX 16
 
 struct unit {

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define ERROR_WORD "bad-scenario"
+
 static const struct value_type jobs_type = {VALUE_COUNT, 1, WORKLOAD_JOBS_MAX, NULL, 0};
 static const struct value_type time_type = {VALUE_DURATION, 0, VALUE_DURATION_MAX, NULL, 0};
 static const struct value_type burst_type = {VALUE_COUNT, 1, 1000000, NULL, 0};

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ERROR_WORD "simulation-failed"
+
 #define PROGRESS_MS 100
 
 static int read_decider(struct compare_policy *policy, const char *path, struct error *err)

@@ -27,6 +27,8 @@
 #include "unit/log.h"
 #include "unit/machine/machine.h"
 
+#define ERROR_WORD "meter-lost"
+
 #define TICK_US 1000000
 
 struct area {
@@ -92,7 +94,7 @@ static void changed(void *arg)
 static void trouble(void *arg, const struct device *d)
 {
     if (d->problem[0])
-        unit_log("meter %s: %s", d->config->name, d->problem);
+        unit_err("meter %s: %s", d->config->name, d->problem);
     else
         unit_log("meter %s: heard again", d->config->name);
 }
@@ -118,7 +120,7 @@ static void up_local(void *arg, const char *problem)
         unit_log("local: connected");
         return;
     }
-    unit_log("local: %s", problem);
+    unit_log("local: %s (tide why broker-refused)", problem);
     for (size_t i = 0; i < a->devices; i++)
         if (a->device[i].config->ops->broker)
             device_lost(&a->device[i], "the area's broker is away");
@@ -173,7 +175,7 @@ static void flush(struct area *a)
     bool full = outbox_flush(a->outbox, &err) < 0;
 
     if (full && !a->full)
-        unit_log("%s; records stay in memory", err.text);
+        unit_err_of(&err, "%s; records stay in memory", err.text);
     else if (!full && a->full)
         unit_log("the outbox can be written again");
     a->full = full;
@@ -212,12 +214,14 @@ static void combine_caps(struct area *a)
 static void tell_amiss(struct area *a)
 {
     const char *amiss = policy_amiss(a->policy);
+    char text[PAYLOAD_TEXT_MAX];
 
     if (strcmp(a->amiss, amiss) == 0)
         return;
     snprintf(a->amiss, sizeof(a->amiss), "%s", amiss);
+    snprintf(text, sizeof(text), "%s (tide why rule-without-effect)", amiss);
     if (amiss[0])
-        say(a, "policy", amiss, NULL);
+        say(a, "policy", text, NULL);
 }
 
 static void tell_changes(struct area *a, const struct policy_force *before, uint64_t cap_before_uw)
@@ -226,10 +230,12 @@ static void tell_changes(struct area *a, const struct policy_force *before, uint
 
     tell_amiss(a);
     if (a->force.ended && !before->ended) {
-        snprintf(text, sizeof(text), "policy %llu is past its end and the hub sent no other: %s",
-                 (unsigned long long)a->force.number,
-                 a->force.cap_uw == POLICY_FREE ? "it caps nothing any more"
-                                                : "the area falls to its floor");
+        snprintf(
+            text, sizeof(text),
+            "policy %llu is past its end and the hub sent no other: %s (tide why policy-ended)",
+            (unsigned long long)a->force.number,
+            a->force.cap_uw == POLICY_FREE ? "it caps nothing any more"
+                                           : "the area falls to its floor");
         say(a, "policy", text, NULL);
     }
     if (a->cap_uw != cap_before_uw || a->force.ended != before->ended ||
@@ -259,7 +265,7 @@ static void tell_floors(struct area *a)
     if (above && !a->floors_above) {
         snprintf(text, sizeof(text),
                  "the floors of the children, %llu W together, are above the area's cap of %llu W "
-                 "(%.100s), and are lent all the same",
+                 "(%.60s), and are lent all the same (tide why floors-above-cap)",
                  (unsigned long long)(floor_uw / 1000000),
                  (unsigned long long)(a->cap_uw / 1000000), a->cap_by);
         say(a, "cap", text, NULL);
@@ -343,7 +349,7 @@ static void tick_uplink(struct area *a, uint64_t now_ns)
 
     if (a->renew && renew_tick(a->renew, uplink_connected(a->uplink), now_ns)) {
         if (uplink_renew(a->uplink, &err) < 0)
-            unit_log("%s; the present connection goes on", err.text);
+            unit_err_of(&err, "%s; the present connection goes on", err.text);
         if (a->own_broker)
             broker_reload(a->config->state_dir);
     }
@@ -429,7 +435,7 @@ static void got_policy(struct area *a, const struct mqtt_message *m)
     int r = policy_take(a->policy, m->bytes, m->len, &err);
 
     if (r < 0) {
-        say(a, "refused", err.text, NULL);
+        say(a, "refused", error_said(&err), NULL);
         return;
     }
     if (r == 0)
@@ -450,14 +456,16 @@ static void got_command(struct area *a, const struct mqtt_message *m)
     if (m->retained)
         say(a, "refused",
             "a retained message of the broker holds a command: it is ignored, since nobody knows "
-            "how old it is",
+            "how old it is (tide why command-refused)",
             NULL);
     else if (policy_open_command(a->policy, m->bytes, m->len, &text, &len) < 0)
-        say(a, "refused", "a command came that the hub did not seal for this unit", NULL);
+        say(a, "refused",
+            "a command came that the hub did not seal for this unit (tide why command-refused)",
+            NULL);
     else if (payload_cmd_read(text, len, &cmd, &err) < 0)
-        say(a, "refused", err.text, NULL);
+        say(a, "refused", error_said(&err), NULL);
     else if (strcmp(cmd.unit, a->config->name) != 0)
-        say(a, "refused", "a command for another unit came", NULL);
+        say(a, "refused", "a command for another unit came (tide why command-refused)", NULL);
     else
         site_command(a->site, &cmd, wallclock_ms(), clock_now_ns());
 }
@@ -508,7 +516,7 @@ static int open_outbox(struct area *a, struct error *err)
     snprintf(path, sizeof(path), "%s/outbox.db", a->config->state_dir);
     r = outbox_open(path, a->config->outbox_bytes, boot >> 1 | 1, &a->outbox, err);
     if (r > 0)
-        unit_log("%s", err->text);
+        unit_err_of(err, "%s", err->text);
     return r < 0 ? r : 0;
 }
 

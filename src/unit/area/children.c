@@ -12,6 +12,8 @@
 #include "edge/topic.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "broker-refused"
+
 #define REQUEST_MAX 16384
 #define COMPLAIN_NS (60 * NS_PER_S) /* about names that are not ours */
 
@@ -56,7 +58,7 @@ static void take_shrunk(struct children *c, const char *name, const struct mqtt_
 
     if (told && is_ours(c, name)) {
         if (payload_shrunk_read(m->bytes, m->len, told, &err) < 0)
-            say(c, name, err.text);
+            say(c, name, error_said(&err));
         else
             shrunk_take(&c->shrunk, name, told, clock_boot_ns());
     }
@@ -115,8 +117,9 @@ void children_got(struct children *c, const struct mqtt_message *m)
     }
     if (c->complained_ns && now - c->complained_ns <= COMPLAIN_NS)
         return;
-    unit_log("'%s' asks for a lease of power, and this unit has no section [child %s] for it", name,
-             name);
+    unit_log("'%s' asks for a lease of power, and this unit has no section [child %s] for it (tide "
+             "why config-error)",
+             name, name);
     c->complained_ns = now;
 }
 
@@ -157,7 +160,8 @@ void children_cap(struct children *c, uint64_t cap_uw, uint32_t kind)
 {
     lending_cap(c->lending, cap_uw);
     if (kind != c->kind && set(c, cap_uw, kind) < 0)
-        unit_log("out of memory: children are not told what follows their leases");
+        unit_log("out of memory: children are not told what follows their leases (tide why "
+                 "out-of-memory)");
 }
 
 uint64_t children_sum(const struct children *c)

@@ -10,6 +10,8 @@
 #include "host/net/httpd.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "cannot-listen"
+
 #define CONNECTIONS 16
 #define IDLE_S      60
 

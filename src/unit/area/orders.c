@@ -14,6 +14,8 @@
 #include "unit/config.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "state-unusable"
+
 #define ORDER_LINE_MAX (PAYLOAD_WORD_MAX + 24)
 #define KEEP_MS        3600000 /* the hub's clock and ours may differ by so much */
 
@@ -56,7 +58,7 @@ static void load(struct orders *o, char *text)
         if (sscanf(line, "%" SCNu64 " %63[^\n]", &n->until_ms, n->id) == 2)
             o->count++;
         else
-            unit_log("%s: '%.40s' is no command; it is left out", o->path, line);
+            unit_err("%s: '%.40s' is no command; it is left out", o->path, line);
     }
 }
 
@@ -75,7 +77,7 @@ int orders_open(const char *state_dir, struct orders **ret, struct error *err)
     if (r == 0)
         load(o, text);
     else if (r != -ENOENT)
-        unit_log("%s cannot be read: %s", o->path, strerror(-r));
+        unit_err("%s cannot be read: %s", o->path, strerror(-r));
     *ret = o;
     return 0;
 }

@@ -19,6 +19,8 @@
 #include "unit/area/spend.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "policy-refused"
+
 #define KEY_MAX  4096
 #define STORE_NS (60 * NS_PER_S)
 #define ZONES_NS (60 * NS_PER_S) /* files of zones that are not there are looked for so often */
@@ -56,7 +58,7 @@ static void store_or_say(struct policy *p, uint64_t now_ns)
     p->tried_ns = now_ns;
     if (r < 0) {
         unit_log("%s cannot be written (%s): policy %" PRIu64
-                 " is in force, and lost with a restart",
+                 " is in force, and lost with a restart (tide why state-unusable)",
                  p->path, strerror(-r), p->bundle->number);
         return;
     }
@@ -426,11 +428,12 @@ static void load(struct policy *p)
     if (r == -ENOENT || !p->key)
         return;
     if (r < 0) {
-        unit_log("%s cannot be read: %s; the hub sends the policy again", p->path, strerror(-r));
+        unit_log("%s cannot be read: %s; the hub sends the policy again (tide why state-unusable)",
+                 p->path, strerror(-r));
         return;
     }
     if (open_bundle(p, bytes, len, &b, &err) < 0) {
-        unit_log("%s is not used: %s", p->path, err.text);
+        unit_err_of(&err, "%s is not used: %s", p->path, err.text);
         return;
     }
     put(p, b);

@@ -20,6 +20,8 @@
 #include "unit/log.h"
 #include "unit/switch/kinds.h"
 
+#define ERROR_WORD "switch-lost"
+
 #define QUERY_NS  (30 * NS_PER_S) /* each relay is asked how it is */
 #define SILENT_NS (90 * NS_PER_S) /* a relay that does not answer for so long is unknown */
 #define TRIES     3               /* orders without an answer before people are told */
@@ -425,8 +427,9 @@ static void keep_ruled(struct site *s, uint64_t wall_ms, uint64_t now_ns)
     s->tried_ns = now_ns;
     r = write_ruled(s, ruled, off, wall_ms);
     if (r < 0 && !s->unkept)
-        unit_log("%s cannot be written: %s; rules that hold begin anew with a restart", s->path,
-                 strerror(-r));
+        unit_log("%s cannot be written: %s; rules that hold begin anew with a restart (tide why "
+                 "state-unusable)",
+                 s->path, strerror(-r));
     s->unkept = r < 0;
     if (r < 0)
         return;
@@ -466,7 +469,8 @@ static void load_ruled(struct site *s)
         return;
     next = text;
     if (r < 0 || sscanf(strsep(&next, "\n"), RULED_HEAD " %" SCNu64, &at_ms) != 1) {
-        unit_log("%s cannot be read: rules that hold begin anew", s->path);
+        unit_log("%s cannot be read: rules that hold begin anew (tide why state-unusable)",
+                 s->path);
         return;
     }
     while (next && *next)

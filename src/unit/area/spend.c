@@ -11,6 +11,8 @@
 #include "base/wholefile.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "state-unusable"
+
 #define HEAD      "threadtide budget 1"
 #define FILE_MAX  512
 #define STORE_NS  (60 * NS_PER_S)
@@ -52,7 +54,7 @@ void spend_open(struct spend *s, const char *state_dir)
     }
     s->end_s = s->day[0].begin_s + DAY_S;
     if (!s->begun)
-        unit_log("%s cannot be read: what was used today counts from now on", s->path);
+        unit_err("%s cannot be read: what was used today counts from now on", s->path);
 }
 
 static void store(struct spend *s, uint64_t now_ns)

@@ -16,6 +16,8 @@
 #include "host/net/transfer.h"
 #include "unit/log.h"
 
+#define ERROR_WORD "cluster-refused"
+
 #define STEP_MCPU   100 /* the annotation is a multiple of it */
 #define GROWTH_MCPU 250
 #define GROWTH_NS   (10 * NS_PER_S)
@@ -62,7 +64,7 @@ static void complain(struct kubernetes *k, const char *text)
     if (strcmp(k->problem, text) == 0)
         return;
     if (text[0])
-        unit_log("kubernetes: %s; the node's annotations end by themselves", text);
+        unit_err("kubernetes: %s; the node's annotations end by themselves", text);
     else
         unit_log("kubernetes: annotating node %s works again", k->node);
     snprintf(k->problem, sizeof(k->problem), "%s", text);

@@ -20,6 +20,8 @@
 #include "unit/machine/tided.h"
 #include "unit/machine/users.h"
 
+#define ERROR_WORD "system-refused"
+
 /*
  * tided ends a lease so much before the parent counts on it: when a breaker's lease ends, jobs need
  * a moment to shrink.
@@ -71,7 +73,7 @@ static void complain(struct machine *m, const char *text)
         return;
     snprintf(m->problem, sizeof(m->problem), "%s", text);
     if (text[0])
-        unit_log("tided: %s", m->problem);
+        unit_log("tided: %s (tide why tided-refuses)", m->problem);
 }
 
 /* ---- leases ---------------------------------------------------------------------------------- */
@@ -120,7 +122,7 @@ void machine_got_lease(struct machine *m, const struct mqtt_message *message)
     bool again;
 
     if (payload_lease_read(message->bytes, message->len, &lease, &err) < 0) {
-        unit_log("a message of the parent is ignored: %s", err.text);
+        unit_err_of(&err, "a message of the parent is ignored: %s", err.text);
         return;
     }
     again = same_lease(&lease, &m->lease);
@@ -195,7 +197,7 @@ void machine_got_reading(struct machine *m, const struct mqtt_message *message)
     if (message->retained) /* nobody knows how old it is */
         return;
     if (payload_reading_read(message->bytes, message->len, &reading, &err) < 0)
-        unit_log("a message of the parent is ignored: %s", err.text);
+        unit_err_of(&err, "a message of the parent is ignored: %s", err.text);
     else
         machine_reading(m, &reading);
 }

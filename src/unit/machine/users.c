@@ -12,6 +12,8 @@
 #include "base/wallclock.h"
 #include "power/measure/range.h"
 
+#define ERROR_WORD "bad-answer"
+
 #define NAME_MAX_ 48
 
 struct user {
