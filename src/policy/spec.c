@@ -88,6 +88,7 @@ static struct writer complain(struct error *err, int code)
     if (!err)
         return (struct writer){0};
     err->code = code;
+    err->word = code == -ENOENT ? "no-such-policy" : "bad-policy";
     return (struct writer){.buf = err->text, .size = sizeof(err->text)};
 }
 

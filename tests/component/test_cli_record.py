@@ -133,7 +133,7 @@ def test_without_a_daemon_it_waits_and_says_so(tide, tmp_path):
 def test_a_file_that_cannot_be_written_is_said_at_once(tide):
     done = tide("record", "-o", "/nowhere/run.json")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "tide: record: cannot write /nowhere/run.json: No such file or directory\n"
+    assert_error(done, 1, "tide: record: cannot write /nowhere/run.json: No such file or directory")
 
 
 def test_a_failed_recording_leaves_the_old_file(tide, tmp_path):

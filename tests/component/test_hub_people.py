@@ -289,7 +289,7 @@ def test_the_commands_tell_who_there_is_and_what_was_done(hub):
     hub.add_user("bob", "viewer")
     hub.token("bob")
     hub.user("bob")
-    assert hub.run("user", "role", "ada", "--role", "viewer") == (3, "", f"tide-hub: {LAST}\n")
+    assert hub.run("user", "role", "ada", "--role", "viewer") == (3, "", f"tide-hub: {LAST} (tide why hub-conflict)\n")
     rows = [line.split() for line in hub.run("user", "list")[1].splitlines()]
     assert rows[1][:3] == ["ada", "administrator", "-"] and rows[1][-1] == "0"
     assert rows[2][:2] == ["bob", "viewer"] and rows[2][-2:] == ["1", "1"]
@@ -333,4 +333,4 @@ def test_the_configuration_says_where_the_hub_is(build_dir, tmp_path):
     conf.write_text("[hub]\nstaet = /x\n")
     done = subprocess.run([hub.program, "serve", "--config", conf], capture_output=True, text=True, timeout=GUARD_S)
     assert done.returncode == 2
-    assert done.stderr == f"tide-hub: {conf}:2: staet: there is no such key: did you mean 'state'?\n"
+    assert done.stderr == f"tide-hub: {conf}:2: staet: there is no such key: did you mean 'state'? (tide why config-error)\n"

@@ -51,14 +51,14 @@ def test_an_anchor_bomb_is_refused(policy):
     bomb = "a: &a [x]\n" + "".join(f"{k}: &{k} [*{p}, *{p}]\n" for p, k in zip("abcdefgh", "bcdefghi"))
     (policy.folder / "bomb.yaml").write_text(bomb)
     assert policy("check", "bomb.yaml") == (
-        3, "", "bomb.yaml:1:4: an anchor: write the value where it is needed\n")
+        3, "", "bomb.yaml:1:4: an anchor: write the value where it is needed (tide why bad-policy-file)\n")
     (policy.folder / "large.yaml").write_text("# " + "x" * (10 << 20))
     assert policy("check", "large.yaml") == (
-        3, "", "tide-hub: large.yaml: more than a MiB: this is no policy\n")
+        3, "", "tide-hub: large.yaml: more than a MiB: this is no policy (tide why bad-policy-file)\n")
 
 
 def test_a_missing_file_is_named(policy):
-    assert policy("check", "none.yaml") == (3, "", "tide-hub: none.yaml: No such file or directory\n")
+    assert policy("check", "none.yaml") == (3, "", "tide-hub: none.yaml: No such file or directory (tide why bad-policy-file)\n")
 
 
 def test_explain_follows_the_window_in_its_zone(policy):
@@ -112,4 +112,4 @@ def test_wrong_usage_says_what_is_right(policy, arguments, told):
 
 def test_an_area_of_another_organization_is_refused(policy):
     code, _, err = policy("explain", "uba/lab1", "--file", "good.yaml")
-    assert (code, err) == (3, "tide-hub: uba/lab1 does not lie in the organization unlp\n")
+    assert (code, err) == (3, "tide-hub: uba/lab1 does not lie in the organization unlp (tide why hub-has-none)\n")

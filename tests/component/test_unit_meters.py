@@ -171,17 +171,17 @@ def test_whoever_asks_whether_it_runs_is_told_so(bed, program):
         done = subprocess.run([program, "--alive", "--config", unit.conf], capture_output=True, text=True, timeout=GUARD_S, check=False)
         return done.returncode, done.stderr
 
-    assert alive() == (1, "tide-power: --alive asks at the port of [unit] metrics=, which is missing\n")
+    assert alive() == (1, "tide-power: --alive asks at the port of [unit] metrics=, which is missing (tide why unit-silent)\n")
     unit.end()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     unit.conf.write_text(unit.conf.read_text() + f"metrics = {port}\n")
-    assert alive() == (1, f"tide-power: no answer at 127.0.0.1:{port}: Connection refused\n")
+    assert alive() == (1, f"tide-power: no answer at 127.0.0.1:{port}: Connection refused (tide why unit-silent)\n")
     unit.begin()
     unit.wait_line("metrics: ")
     assert alive() == (0, "")
     unit.process.send_signal(signal.SIGSTOP)  # its kernel still takes the connection
-    assert alive() == (1, f"tide-power: no answer at 127.0.0.1:{port} within 5 s: its event loop stands still\n")
+    assert alive() == (1, f"tide-power: no answer at 127.0.0.1:{port} within 5 s: its event loop stands still (tide why unit-silent)\n")
     unit.process.send_signal(signal.SIGCONT)
     assert alive() == (0, "")
 

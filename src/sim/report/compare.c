@@ -16,7 +16,9 @@
 static int read_decider(struct compare_policy *policy, const char *path, struct error *err)
 {
     if (!*path || strlen(path) >= sizeof(policy->decider))
-        return error_set(err, -EINVAL, "external: needs the path of a decider's socket");
+        return error_word(err,
+                          error_set(err, -EINVAL, "external: needs the path of a decider's socket"),
+                          "bad-policy");
     strcpy(policy->decider, path);
     policy->spec.policy = decider_fallback();
     return 0;
@@ -36,7 +38,8 @@ static int cut_suffix(struct compare_policy *policy, struct error *err)
         policy->extras = true;
     } else if (strncmp(at, COMPARE_SPLIT, strlen(COMPARE_SPLIT)) == 0) {
         if (value_from_text(&cores, at + strlen(COMPARE_SPLIT), &value, &reason) < 0)
-            return error_set(err, -EINVAL, "%s: %s", at, reason.text);
+            return error_word(err, error_set(err, -EINVAL, "%s: %s", at, reason.text),
+                              "bad-policy");
         policy->split = (uint32_t)value;
     } else {
         return 0;
@@ -51,7 +54,7 @@ int compare_policy_parse(const char *text, struct compare_policy *ret_policy, st
     int r;
 
     if (strlen(text) >= sizeof(policy.text))
-        return error_set(err, -EINVAL, "%.40s… is too long", text);
+        return error_word(err, error_set(err, -EINVAL, "%.40s… is too long", text), "bad-policy");
     strcpy(policy.text, text);
     do {
         r = cut_suffix(&policy, err);
@@ -63,8 +66,10 @@ int compare_policy_parse(const char *text, struct compare_policy *ret_policy, st
     else if (strcmp(policy.text, COMPARE_NO_CONTROL) != 0)
         r = policy_spec_parse(policy.text, &policy.spec, err);
     else if (policy.extras || policy.split)
-        r = error_set(err, -EINVAL, "without a policy there are no %s",
-                      policy.extras ? "idle cores to lend" : "cores to split");
+        r = error_word(err,
+                       error_set(err, -EINVAL, "without a policy there are no %s",
+                                 policy.extras ? "idle cores to lend" : "cores to split"),
+                       "bad-policy");
     if (r < 0)
         return r;
     strcpy(policy.text, text);
@@ -461,9 +466,12 @@ int compare_all(struct compare *compare, struct error *err)
     if (r < 0)
         return r;
     if (compare->job_count == 0)
-        return error_set(err, -EINVAL, "%s: there are no jobs: %s%s", compare->scenario->file,
-                         trace ? "none in " : "none arrives before workload.until",
-                         trace ? trace : "");
+        return error_word(err,
+                          error_set(err, -EINVAL, "%s: there are no jobs: %s%s",
+                                    compare->scenario->file,
+                                    trace ? "none in " : "none arrives before workload.until",
+                                    trace ? trace : ""),
+                          "bad-scenario");
     /* Not pthread_cond_clockwait, which glibc before 2.30 lacks. */
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
