@@ -16,7 +16,7 @@
  *   src/daemon/confine/guardian.c restore_left() f9185d7c84ed
  *   src/daemon/confine/guardian.c guard() 8c45b251b6ba
  *   src/daemon/confine/guardian.c lock_guardian() e18e7e90c839
- *   src/daemon/confine/guardian.c guardian_new() 6fd8e3e64328
+ *   src/daemon/confine/guardian.c guardian_new() a19ccb898b35
  *   src/agent/control/core.c core_set_daemon() 6756df4e2bed
  *   src/agent/control/core.c core_daemon_gone() 6a3fec549423
  *   src/agent/control/core.c core_daemon_lost() da0acc8c9bbb

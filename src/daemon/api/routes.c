@@ -675,10 +675,7 @@ static void put_policy(struct request *r, struct job *none)
     if (e < 0) {
         bool listed = e == -ENOENT || e == -ENODATA;
 
-        request_fail_as(r, HTTP_BAD_REQUEST,
-                        e == -ENOENT    ? "no-such-policy"
-                        : e == -ENODATA ? "no-watts"
-                                        : "bad-policy",
+        request_fail_as(r, HTTP_BAD_REQUEST, error_why(&err),
                         listed ? "'tide policy list' explains them."
                                : "'tide policy show NAME' explains its parameters.",
                         "%s", err.text);

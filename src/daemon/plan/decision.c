@@ -69,8 +69,10 @@ int decision_parse_policy(const struct daemon *d, const char *text, struct polic
     if (r < 0)
         return r;
     if (spec.policy->by_watts && !cap_source_known(d, &why))
-        return error_set(err, -ENODATA, "policy %s cannot be used: %s", spec.policy->name,
-                         why.text);
+        return error_word(
+            err,
+            error_set(err, -ENODATA, "policy %s cannot be used: %s", spec.policy->name, why.text),
+            "no-watts");
     *ret = spec;
     return 0;
 }

@@ -73,7 +73,9 @@ int external_parse(const char *text, struct policy_spec *ret, struct error *err)
     if (strncmp(text, EXTERNAL_NAME, len) != 0 || (text[len] && text[len] != '/'))
         return policy_spec_parse(text, ret, err);
     if (text[len])
-        return error_set(err, -EINVAL, "policy " EXTERNAL_NAME " takes no parameter");
+        return error_word(err,
+                          error_set(err, -EINVAL, "policy " EXTERNAL_NAME " takes no parameter"),
+                          "bad-policy");
     policy_spec_parse(decider_fallback()->name, &equal, NULL);
     *ret = equal;
     ret->policy = external_policy();
