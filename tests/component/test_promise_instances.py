@@ -22,6 +22,7 @@ import threadtide
 lib = ctypes.CDLL(os.environ["TIDE_LIBRARY"])
 listener = socket.create_server(("127.0.0.1", 0))
 def work():
+    ctypes.CDLL(None).prctl(1, 9)  # ends with its parent
     lib.tide_declare({CPUS})
     threadtide.on_change(lambda state: lib.tide_active(min({CPUS}, state.target)))
     while True:
