@@ -490,12 +490,7 @@ struct gate *gate_free(struct gate *g)
 {
     if (!g)
         return NULL;
-    for (struct call *c = g->calls; c; c = c->next)
-        if (c->fd >= 0) {
-            forward_fail(c->forward, 503, "the gateway ends", "");
-            c->fd = close_fd(c->fd);
-        }
-    httpd_free(g->httpd);
+    httpd_free(g->httpd); /* which ends all calls */
     identity_serve(NULL);
     sd_event_source_disable_unref(g->look);
     gate_tokens_done(&g->tokens);

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -25,6 +26,13 @@ def cnn(tided):  # noqa: F811
 
 def error(answer):
     return answer["error"]["message"]
+
+
+def ends(answer):
+    """Reads a stream to its end: heartbeats keep one that goes on from being late."""
+    end = time.monotonic() + GUARD_S / 3
+    while answer.read1(4096):
+        assert time.monotonic() < end, "the stream goes on"
 
 
 # ---- tokens ----
@@ -65,12 +73,12 @@ def test_a_token_ends_at_its_time_and_with_its_line_on_streams_too(gate, tided):
         stream.request("GET", "/v1/events", headers={"Authorization": f"Bearer {token}"})
     answers = [stream.getresponse() for stream in streams]
     assert [a.status for a in answers] == [200, 200]
-    answers[0].read()  # until its end
+    ends(answers[0])
     eventually(lambda: gate.ask("GET", MACHINE, token=short)[0] == 401)
     assert gate.ask("GET", MACHINE, token=ana)[0] == 200
     tokens = gate.folder / "tokens"
     tokens.write_text("".join(line for line in tokens.read_text().splitlines(True) if ana[:16] not in line))
-    answers[1].read()
+    ends(answers[1])
     assert gate.ask("GET", MACHINE, token=ana)[0] == 401
 
 
@@ -229,6 +237,16 @@ def test_a_gateway_that_is_killed_ends_its_streams_and_leaves_the_daemon_as_it_i
     assert tided.api("GET", f"/v1/jobs/{cnn.id}")[0] == 200
     gate.start()
     assert gate.ask("GET", MACHINE, token=token)[0] == 200
+
+
+def test_a_gateway_that_is_ended_ends_its_streams(gate, tided):  # noqa: F811
+    token = gate.token(ANA[0])
+    gate.start()
+    stream = gate.connection()
+    stream.request("GET", "/v1/events", headers={"Authorization": f"Bearer {token}"})
+    assert stream.getresponse().status == 200
+    gate.process.terminate()
+    assert gate.process.wait(GUARD_S) == 0, gate.said()
 
 
 def test_a_daemon_that_is_away_is_told_of_and_found_again(gate, tided):  # noqa: F811
