@@ -135,6 +135,27 @@ def test_results_are_the_same_under_random_targets(regions):
     assert answers == ["equal"]
 
 
+def test_signals_without_end(regions):
+    """One each millisecond, on whichever thread, amid targets: results are the same, and the program follows."""
+    program, dice = regions("0"), random.Random(16)
+    malleable(program)
+    program.tell("storm")
+    program.tell("check 100")
+    answers = []
+    while not answers:
+        program.set(dice.randint(1, 8), deadline_ms=2000)
+        while not program.words.empty():
+            word = program.words.get()
+            answers += [word[0]] if word[0] in ("equal", "different", "ended") else []
+    assert answers == ["equal"]
+    for threads in (3, 8, 1):
+        program.set(threads)
+        program.expect("team", threads)
+    program.tell("calm")
+    assert int(program.expect("calm")[1]) > 100
+    program.end()
+
+
 def test_a_child_starts_clean_and_its_parent_goes_on(request, regions):
     """libgomp has no regions in such a child, libomp has."""
     program = regions()
@@ -500,6 +521,23 @@ def test_a_tool_sees_the_callers_that_it_sees_without_us(compiled, run):
     assert program.expect("caller")[1] == binary.name
     job = moldable(program)
     assert "OMPT" in job["backends"][0]["note"]
+    program.set(1, deadline_ms=100)
+    with pytest.raises(queue.Empty):
+        for _ in range(9):
+            assert program.words.get(timeout=0.5)[0] == "team"
+    program.end()
+
+
+@NO_CLANG
+@pytest.mark.parametrize("order", ["agent-first", "tool-first"])
+def test_a_tool_in_ld_preload_beside_the_agent(compiled, run, build_dir, order):
+    """The program keeps its number, and its tool sees the callers that it sees without us."""
+    binary = compiled("openmp/tool.c", "-fopenmp", "-DNO_TOOL", cc="clang")
+    tool = compiled("openmp/tool.c", "-DNO_PROGRAM", "-shared", "-fPIC", cc="clang")
+    preload = [str(build_dir / "libtide-agent.so"), str(tool)]
+    program = run(binary, OMP_NUM_THREADS="2", LD_PRELOAD=":".join(preload if order == "agent-first" else preload[::-1]))
+    assert program.expect("caller")[1] == binary.name
+    assert "OMPT" in moldable(program)["backends"][0]["note"]
     program.set(1, deadline_ms=100)
     with pytest.raises(queue.Empty):
         for _ in range(9):

@@ -9,7 +9,8 @@
  * "forkin": a thread of a region forks. "check N":
  * regions until their results have been compared N times; prints "equal" or "different". "explicit
  * N": a region with num_threads(N), prints "explicit N". "nested": prints "nested OUTER INNER".
- * "tasks": prints "tasks SUM TEAM". "end".
+ * "tasks": prints "tasks SUM TEAM". "storm": a signal each millisecond from now on; "calm": none
+ * any more, prints "calm COUNT". "end".
  *
  * NO_CLAUSE leaves out "explicit" and "nested", which have num_threads(N).
  *
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -150,6 +152,23 @@ static void forked_within(void)
     forked(0);
 }
 
+static volatile sig_atomic_t signals;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    signals++;
+}
+
+static void storm(long usec)
+{
+    struct itimerval every = {{0, usec}, {0, usec}};
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &every, NULL);
+}
+
 static bool obey(char *line)
 {
     int n;
@@ -177,6 +196,11 @@ static bool obey(char *line)
         while (n-- > 0)
             equal &= is_equal(20);
         printf(equal ? "equal\n" : "different\n");
+    } else if (strncmp(line, "storm", 5) == 0) {
+        storm(1000);
+    } else if (strncmp(line, "calm", 4) == 0) {
+        storm(0);
+        printf("calm %d\n", (int)signals);
     } else if (strncmp(line, "tasks", 5) == 0) {
         tasks();
     } else if (sscanf(line, "fork %d", &n) == 1) {

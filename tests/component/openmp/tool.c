@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tool (OMPT) in the program that it watches: prints "caller OBJECT" for the first regions. */
+/*
+ * A tool (OMPT) in the program that it watches: prints "caller OBJECT" for the first regions.
+ * NO_TOOL leaves the program, NO_PROGRAM a library with the tool.
+ */
 #include <dlfcn.h>
 #include <omp-tools.h>
 #include <poll.h>
@@ -8,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#ifndef NO_TOOL
 static void on_parallel(ompt_data_t *task, const ompt_frame_t *frame, ompt_data_t *region,
                         unsigned threads, int flags, const void *caller)
 {
@@ -45,6 +49,9 @@ ompt_start_tool_result_t *ompt_start_tool(unsigned version, const char *runtime)
     return &result;
 }
 
+#endif
+
+#ifndef NO_PROGRAM
 int main(void)
 {
     struct pollfd in = {.fd = 0, .events = POLLIN};
@@ -61,3 +68,4 @@ int main(void)
     }
     return 0;
 }
+#endif

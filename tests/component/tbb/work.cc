@@ -5,9 +5,10 @@
  *
  * "teams N": N loops; "teams LEAST MOST", the threads that took part in one. "busy SECONDS": loops
  * all the time. "check N": the same sum N times, by parallel_deterministic_reduce; "equal" or
- * "different". "own N": has a limit of its own, 0: no more. "enqueue N": tasks that nobody waits
- * for; "enqueued N". "fork": a child has loops and ends; "child STATUS". "load PATH": loads a
- * library, calls its limit(); "limit N". "wait": two tasks wait for each other; "waited".
+ * "different". "throws N": N loops, from each of which an exception comes out; "caught N". "own N":
+ * has a limit of its own, 0: no more. "enqueue N": tasks that nobody waits for; "enqueued N".
+ * "fork": a child has loops and ends; "child STATUS". "load PATH": loads a library, calls its
+ * limit(); "limit N". "wait": two tasks wait for each other; "waited".
  *
  * ASKS: it asks for the limit itself and prints "limit N" before "ready". LIBRARY: such a library.
  */
@@ -26,6 +27,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include <dlfcn.h>
@@ -109,6 +111,23 @@ static void check(int times)
     printf(equal ? "equal\n" : "different\n");
 }
 
+static void throws(int loops)
+{
+    int caught = 0;
+
+    for (int i = 0; i < loops; i++) {
+        try {
+            tbb::parallel_for(0, 1000, [i](int n) {
+                if (n == i % 1000)
+                    throw std::runtime_error("on purpose");
+            });
+        } catch (const std::runtime_error &) {
+            caught++;
+        }
+    }
+    printf("caught %d\n", caught);
+}
+
 static void enqueue(int tasks)
 {
     std::atomic<int> left(tasks);
@@ -181,6 +200,8 @@ int main()
             busy(seconds);
         } else if (sscanf(line, "check %d", &n) == 1) {
             check(n);
+        } else if (sscanf(line, "throws %d", &n) == 1) {
+            throws(n);
         } else if (sscanf(line, "own %d", &n) == 1) {
             own.reset(n ? new global_control(global_control::max_allowed_parallelism, (size_t)n)
                         : nullptr);
