@@ -186,13 +186,16 @@ static void wrong_words_are_named(void **state)
 {
     expect_refused("equal/reserv=2", -EINVAL,
                    "\"reserv\" is no parameter of equal (did you mean reserve?); "
-                   "it takes reserve=VALUE");
+                   "it takes reserve=VALUE; hybrid: speed, count");
     expect_refused("equal/reserve", -EINVAL,
-                   "\"reserve\" is no value of a parameter of equal; it takes reserve=VALUE");
-    expect_refused("equal/", -EINVAL,
-                   "\"\" is no value of a parameter of equal; it takes reserve=VALUE");
-    expect_refused("equal//reserve=1", -EINVAL,
-                   "\"\" is no value of a parameter of equal; it takes reserve=VALUE");
+                   "\"reserve\" is no value of a parameter of equal; it takes reserve=VALUE; "
+                   "hybrid: speed, count");
+    expect_refused(
+        "equal/", -EINVAL,
+        "\"\" is no value of a parameter of equal; it takes reserve=VALUE; hybrid: speed, count");
+    expect_refused(
+        "equal//reserve=1", -EINVAL,
+        "\"\" is no value of a parameter of equal; it takes reserve=VALUE; hybrid: speed, count");
     expect_refused("equal/reserve=1/reserve=1", -EINVAL,
                    "\"reserve=1\" sets reserve a second time: leave one out");
     expect_refused("equal/reserve=1s", -EINVAL,
