@@ -41,7 +41,7 @@ PYTHON = os.environ.get("TIDE_PYTHON_TORCH") or next(
     "")
 BUILT = 8
 WAITS = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "OPENBLAS_THREAD_TIMEOUT": "15"}  # as `tide run` sets them
-# What sizes a work; the last three are runtime_work.py's own, which tells the library or the option of the program.
+# Variables that size a work; the last three are runtime_work.py's own, which tells the library or the option of the program.
 NUMBERS = ("OMP_NUM_THREADS", "LLAMA_ARG_THREADS", "WORK_ORT_THREADS", "WORK_BLAS_THREADS", "WORK_FOREST_JOBS")
 PREFIXES = ("OMP_", "GOMP_", "KMP_", "MKL_", "BLIS_", "OPENBLAS_", "LLAMA_", "WORK_")
 

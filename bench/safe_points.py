@@ -27,7 +27,7 @@ def compiled(folder):
 
 
 def numbers(path):
-    """What a program has written so far, whole numbers of 64 bits."""
+    """Whole numbers of 64 bits that a program has written so far."""
     data = pathlib.Path(path).read_bytes()
     found = array.array("q")
     found.frombytes(data[:len(data) // 8 * 8])

@@ -97,7 +97,7 @@ static void print_splits(const json_t *jobs)
     }
 }
 
-/* What the agents have reported: each runtime of each process, and how large its pools are. */
+/* Each runtime of each process and how large its pools are, as the agents have reported it. */
 static void print_pools(const json_t *jobs)
 {
     const json_t *backend, *job;
