@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "config-error"
+
 #define BLANKS " \t\r"
 
 static const struct key {

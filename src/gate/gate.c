@@ -18,6 +18,8 @@
 #include <string.h>
 #include <time.h>
 
+#define ERROR_WORD "not-known-to-gateway"
+
 #define BUCKETS       1024 /* addresses with the same hash share one */
 #define CONNECT_MS    0    /* tided's queue is full, or it takes the connection at once */
 #define LOG_LINES     60   /* about refusals, in a minute */
@@ -359,7 +361,9 @@ static int read_tokens(struct gate *g, struct error *err)
     int r = 0;
 
     if (*g->conf.tokens && stat(g->conf.tokens, &status) < 0 && errno != ENOENT)
-        return error_set(err, -errno, "%.200s: %s", g->conf.tokens, strerror(errno));
+        return error_word(err,
+                          error_set(err, -errno, "%.200s: %s", g->conf.tokens, strerror(errno)),
+                          "config-error");
     if (status.st_mtim.tv_sec == g->tokens_status.st_mtim.tv_sec &&
         status.st_mtim.tv_nsec == g->tokens_status.st_mtim.tv_nsec &&
         status.st_ino == g->tokens_status.st_ino && status.st_size == g->tokens_status.st_size)
@@ -439,7 +443,7 @@ static int begin(struct gate *g, struct error *err)
     r = sd_event_add_time_relative(g->event, &g->look, CLOCK_MONOTONIC,
                                    GATE_LOOK_S * UINT64_C(1000000), 0, on_look, g);
     if (r < 0)
-        return error_set(err, r, "no timer: %s", strerror(-r));
+        return error_word(err, error_set(err, r, "no timer: %s", strerror(-r)), "system-refused");
     snprintf(text, sizeof(text), "listens on %s, port %u, for %zu users", g->conf.listen,
              httpd_port(g->httpd), g->conf.users);
     say(text);

@@ -17,6 +17,8 @@
 #include <systemd/sd-daemon.h>
 #include <time.h>
 
+#define ERROR_WORD "config-error"
+
 #define EXIT_USAGE 2
 
 static const char usage[] =
@@ -39,9 +41,9 @@ struct arguments {
     const char *user;
 };
 
-static int fail(const struct error *err, int status)
+static int fail(struct error *err, int status)
 {
-    fprintf(stderr, "tide-gate: %s\n", err->text);
+    fprintf(stderr, "tide-gate: %s\n", error_said(err));
     return status;
 }
 
@@ -55,7 +57,7 @@ static int on_signal(sd_event_source *source, const struct signalfd_siginfo *inf
     if (info->ssi_signo != SIGHUP)
         return sd_event_exit(sd_event_source_get_event(source), 0);
     if (gate_reload(g, &err) < 0)
-        fprintf(stderr, "tide-gate: %s: the former configuration stays\n", err.text);
+        fprintf(stderr, "tide-gate: %s: the former configuration stays\n", error_said(&err));
     else
         fputs("tide-gate: configuration reloaded\n", stderr);
     return 0;
@@ -78,7 +80,7 @@ static int serve(const struct arguments *a)
     signal(SIGPIPE, SIG_IGN);
     r = sd_event_new(&event);
     if (r < 0)
-        error_set(&err, r, "no event loop: %s", strerror(-r));
+        error_word(&err, error_set(&err, r, "no event loop: %s", strerror(-r)), "system-refused");
     else
         r = gate_new(event, a->config, &g, &err);
     if (r >= 0)
@@ -94,7 +96,8 @@ static int serve(const struct arguments *a)
     if (r >= 0)
         return EXIT_SUCCESS;
     if (!*err.text)
-        error_set(&err, r, "the event loop ended: %s", strerror(-r));
+        error_word(&err, error_set(&err, r, "the event loop ended: %s", strerror(-r)),
+                   "system-refused");
     return fail(&err, r == -EINVAL || r == -ENOENT || r == -EPERM ? EXIT_USAGE : EXIT_FAILURE);
 }
 

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "config-error"
+
 #define BLANKS " \t\r"
 #define HEX    "0123456789abcdef"
 #define DIGITS "0123456789"

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#define ERROR_WORD "usage"
+
 static const char usage[] =
     "Usage: tide-hub token NAME [--area AREA] [--broker HOST[:PORT]] [--for TIME] [--state DIR]\n"
     "       tide-hub token NAME --unit UNIT [--for TIME] [--state DIR]\n"

@@ -24,6 +24,8 @@
 #include "base/hold.h"
 #include "unit/area/broker.h"
 
+#define ERROR_WORD "broker-not-started"
+
 #define EXIT_USAGE 2
 #define CONFIG     "/etc/tide/tide-power.conf"
 #define PORT       8883

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-gateway-file"
+
 #define BLANKS " \t\r"
 
 /* Letters of a token: a header has no room for anything else. */

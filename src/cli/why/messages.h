@@ -65,6 +65,10 @@
     X("bad-host", "--host or TIDE_HOST is neither an address nor a name of the inventory.",        \
       "An address is ssh://[USER@]HOST[:PORT] or https://HOST[:PORT]; 'tide fleet' lists the "     \
       "names.")                                                                                    \
+    X("bad-gateway-file",                                                                          \
+      "~/.config/tide/gateways, with tokens and certificates for https:// machines, is not "       \
+      "understood, or others may read it.",                                                        \
+      "A line is HOST and token=, ca=, cert= or key=; 'chmod 600' the file. See tide-fleet(1).")   \
     X("not-with-host",                                                                             \
       "The command concerns processes, files or containers of the machine where "                  \
       "it is called, and no daemon can do it.",                                                    \

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "host-unreachable"
+
 #define ROOM 65536
 
 /* Bytes on their way, and whether their source has come to its end. */

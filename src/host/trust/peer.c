@@ -6,6 +6,8 @@
 #include <gnutls/x509.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-certificate"
+
 /* Names the fault; of several the one that says most. */
 static const char *reason(unsigned status)
 {

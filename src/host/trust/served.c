@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define ERROR_WORD "bad-certificate"
+
 #define PEM_MAX 65536
 
 int served_read(const char *path, char **ret, struct timespec *ret_time, struct error *err)

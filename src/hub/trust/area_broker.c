@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ERROR_WORD "hub-state"
+
 #define BYTES_MAX (AUTHORITY_UNITS_MAX * 128)
 #define BROKER    "broker"
 #define MACHINE   "machine"

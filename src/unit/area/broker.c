@@ -15,6 +15,8 @@
 #include "edge/topic.h"
 #include "host/trust/identity.h"
 
+#define ERROR_WORD "broker-not-started"
+
 #define PEM_MAX 65536
 
 /* What waits for tide-power alone is bounded: machines send a message a second at most. */
