@@ -9,7 +9,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 py=/usr/bin/python3 # a page's probe needs Debian's paho; trainings and tests run in harness.PYTHON
-rows="division area machine unit load predicted hub page cap cap-no-limit work attribution kills model"
+rows="division area machine unit load predicted hub page cap cap-no-limit work attribution kills kills-postgres model"
 
 # The result that a row writes, in bench/results.
 result() {
@@ -26,6 +26,7 @@ measure() {
     case $1 in
     division | machine | unit | kills) $py bench/energy.py "$1" ;;
     area) $py bench/energy_area.py ;;
+    kills-postgres) $py bench/energy.py kills --store postgres ;;
     work) $py bench/energy_work.py ;;
     attribution) $py bench/energy_attribution.py ;;
     cap) $py bench/energy_cap.py ;;

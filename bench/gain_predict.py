@@ -77,7 +77,7 @@ def fitted_loss(runs, known, starts, cores):
 
 
 def verdict(errors):
-    """Of relative errors."""
+    """The goal, judged by relative errors."""
     near, far = sum(e <= NEAR for e in errors) / len(errors), sum(e <= FAR for e in errors) / len(errors)
     return {"within 10 %": round(near, 3), "within 20 %": round(far, 3), "worst": f"{100 * max(errors):.0f} %",
             "goal": "2/3 within 10 %, all within 20 %: " + ("met" if near >= NEAR_SHARE and far == 1 else "missed")}

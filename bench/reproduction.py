@@ -291,7 +291,7 @@ def serial_phases(gap="60s", **defaults):
 
 
 def lending_verdict(rows):
-    """Of mean turnaround; rows come in fours: a policy without and with idle cores lent, twice."""
+    """The verdict on mean turnaround; rows come in fours: a policy without and with idle cores lent, twice."""
     factor = [float(row[2].split("±")[0].strip(" ×")) for row in rows]
     light = [i for i in range(1, len(rows), 2) if "three times" not in rows[i][0] and "backlog" not in rows[i][0]]
     worse = [i for i in range(1, len(rows), 2) if factor[i] < factor[i - 1]]

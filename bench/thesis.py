@@ -152,7 +152,7 @@ def started_with(table, cores, gain):
 
 @functools.lru_cache(None)
 def delays():
-    """By how many seconds each request of prueba1 and 2 came later after the one before it than its list says."""
+    """The seconds by which each request of prueba1 and 2 came later after the one before it than its list says."""
     found = []
     for log, (name, _, _) in LOGS.items():
         if log.startswith(CALIBRATED):
@@ -181,7 +181,7 @@ def gains():
 
 @functools.lru_cache(None)
 def lost_and_not(variant):
-    """Of prueba1 and 2's jobs, those whose start came after that of a later one, or never; and the others."""
+    """How many of prueba1 and 2's jobs are those whose start came after that of a later one, or never; and the others."""
     lost = total = 0
     for log, (name, its_variant, _) in LOGS.items():
         if log.startswith(CALIBRATED) and its_variant == variant:
@@ -319,7 +319,7 @@ def spread(values):
 
 
 def intervals(runs, seed="intervals"):
-    """Of makespan and of mean turnaround."""
+    """The intervals of makespan and of mean turnaround."""
     rng = random.Random(seed)
     return [interval(column, rng) for column in zip(*map(totals_of, runs))]
 

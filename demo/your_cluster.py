@@ -51,7 +51,7 @@ def in_bytes(text):
 
 
 class Cluster:
-    """What kubectl reaches by a context of its configuration; None: the current one."""
+    """The cluster that kubectl reaches by a context of its configuration; None: the current one."""
 
     def __init__(self, context):
         if not shutil.which("kubectl"):

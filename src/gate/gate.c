@@ -106,7 +106,8 @@ static void tell_refusal(struct gate *g, const struct httpd_request *r, const ch
     address_text(r->address, from);
     snprintf(path, sizeof(path), "%s", r->path);
     visible(path);
-    fprintf(stderr, "tide-gate: refused %s: %.8s %s: %s\n", from, r->method, path, message);
+    fprintf(stderr, "tide-gate: refused %s: %.8s %s: %s" ERROR_WHY "\n", from, r->method, path,
+            message);
 }
 
 /* ---- who asks ---- */
@@ -394,13 +395,15 @@ static int on_look(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct gate *g = arg;
     struct error err = {0};
+    const char *said;
     int r = read_tokens(g, &err);
 
     if (r >= 0 && g->looks++ % LOOKS_OF_CERT == 0)
         r = served_look(&g->served, g->conf.certificate, g->conf.key, &err);
-    if (r < 0 && strcmp(err.text, g->last_problem) != 0)
-        say(err.text);
-    snprintf(g->last_problem, sizeof(g->last_problem), "%s", r < 0 ? err.text : "");
+    said = r < 0 ? error_said(&err) : "";
+    if (*said && strcmp(said, g->last_problem) != 0)
+        say(said);
+    snprintf(g->last_problem, sizeof(g->last_problem), "%s", said);
     review(g);
     sd_event_source_set_time_relative(source, GATE_LOOK_S * UINT64_C(1000000));
     return sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);

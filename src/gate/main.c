@@ -188,7 +188,7 @@ int main(int argc, char **argv)
         return commands[i].run(&a);
     }
     if (*name)
-        fprintf(stderr, "tide-gate: '%.40s' is no command, or has other arguments\n", name);
+        error_print("usage", "tide-gate: '%.40s' is no command, or has other arguments", name);
     fputs(usage, stderr);
     return EXIT_USAGE;
 }

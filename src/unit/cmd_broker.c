@@ -145,7 +145,7 @@ static int run(const char *file, struct broker_listens *listens, bool only_write
         r = become(config->state_dir, &err);
     if (r >= 0)
         return EXIT_SUCCESS;
-    fprintf(stderr, "tide-power: broker: %s\n", err.text);
+    fprintf(stderr, "tide-power: broker: %s\n", error_said(&err));
     return EXIT_FAILURE;
 }
 

@@ -232,7 +232,7 @@ def test_tests_that_ci_leaves_out_are_run_by_a_target_of_make_that_is_documented
     for target, tests in (("check-kueue", "kube/test_kueue.py"), ("check-packages", "packages"), ("check-pods", "kube/shared_node.py"),
                           ("check-slurm", "slurm"), ("soak", "runtimes")):
         recipe = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", makefile, re.M)[1]
-        assert f" tests/{tests}\n" in recipe and f"| `make {target}` |" in hacking and f"'make {target} " in makefile, target
+        assert re.search(rf" tests/{tests}( tests/[a-z_/]+\.py)*\n", recipe) and f"| `make {target}` |" in hacking and f"'make {target} " in makefile, target
 
 
 def test_targets_of_tests_are_those_of_other_suites_too(tmp_path):
@@ -685,8 +685,7 @@ def test_every_pinned_wheel_has_its_hash(file):
 
 
 @pytest.mark.parametrize("status", [0, 1], ids=["built", "failed"])
-def test_a_long_build_tells_how_far_it_is(tmp_path, status):
-    """Kubernetes takes ten minutes and more; who waits shall see that something happens."""
+def test_a_build_of_kubernetes_keeps_its_result_or_tells_its_error(tmp_path, status):
     for name, body in (("dpkg-query", "printf 'installed %s\\n' \"${@:4}\""), ("go", f"""
             [ "$1" = version ] && {{ echo go version go1.99.0 linux/amd64; exit; }}
             seq 300 | sed s,^,example.org/package/, >&2
@@ -699,7 +698,7 @@ def test_a_long_build_tells_how_far_it_is(tmp_path, status):
     done = subprocess.run(
         [ROOT / "scripts/setup.sh", "kube"], capture_output=True, text=True, timeout=GUARD_S,
         env={**environment, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    assert (done.returncode, "setup: 250 packages are compiled" in done.stdout) == (status, True), done
+    assert (done.returncode, "setup: building etcd" in done.stdout) == (status, True), done
     assert "no such module" in done.stderr if status else len(list(tmp_path.glob("cache/threadtide/kube/*/etcd"))) == 1
 
 

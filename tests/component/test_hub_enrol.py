@@ -65,7 +65,7 @@ def unit(build_dir, hub):
 
 
 def last_state(heard):
-    """What the unit itself last said of how it is."""
+    """The state that the unit itself last told."""
     told = [line.split(" ", 1)[1] for line in heard.read_text().splitlines() if line.startswith("tide/1/lab3/up/state {")]
     return json.loads(told[-1]) if told else {}
 

@@ -23,7 +23,7 @@ def tided(place, build_dir):
 
 
 def descriptors(daemon):
-    """What tided's descriptors are of, but for sockets: of its clients it keeps some for a while."""
+    """The kinds of tided's descriptors, but for sockets: of its clients it keeps some for a while."""
     folder, found = f"/proc/{daemon.process.pid}/fd", []
     for name in os.listdir(folder):
         try:

@@ -155,7 +155,7 @@ with grpc.insecure_channel("127.0.0.1:{server.port}") as channel:
 
 
 def stays_alone(server, ask):
-    """What @ask asks for is no request, while the same process' plain HTTP is read before, meanwhile and afterwards."""
+    """The thing that @ask asks for is no request, while the same process' plain HTTP is read before, meanwhile and afterwards."""
     plain = connect(server, server.plain)
     known = begun(server, lambda: get(plain, "/0"))
     for _ in range(20):

@@ -16,12 +16,12 @@ TABLES = [f"src/cli/why/{name}.h" for name in ("messages", "messages_energy", "m
 # Which argument of these functions is the word, counted from 0.
 WORD_AT = {"error_word": 2, "request_fail_as": 2, "cli_error_as": 2, "cli_note_as": 1, "cli_usage_as": 1, "daemon_log_as": 0,
            "call_fail_as": 2, "error_print": 0}
-# What else prints lines for people, of errors and of other news. Where these have a word, it is in the text.
+# Other functions that print lines for people, of errors and of other news. Where these have a word, it is in the text.
 LINES = ("daemon_log", "unit_log", "pods_log", "kube_log", "tree_say", "say", "log", "tell", "slurm_error", "cli_note", "fprintf", "fputs")
 ERROR = re.compile(r"cannot|could not|fail|refus|damaged|ignored|unknown|invalid|error|too (many|long)|out of (memory|file)|lost the|no connection|"
                    r"not (set|removed|sent|used|taken|understood|valid)|has to|\bis (no|not|missing)\b|(\.|->)text\b|strerror|\bproblem\b")
 WORDED = re.compile(r"tide why |ERROR_WHY|error_(said|why)\(")
-PROGRAMS = ("cli", "daemon", "hub", "unit", "edge", "kube", "pods", "runc", "slurm", "tfnode")
+PROGRAMS = ("cli", "daemon", "gate", "hub", "unit", "edge", "kube", "pods", "runc", "slurm", "tfnode")
 # Lines that only sound like errors, or that hand on a text with its word: what the call has in it.
 EXCEPT = (
     "tell(task.out", "say(&known", "say(const struct error", "tell(struct ",  # the page's machines; a promise's ground; heads of functions

@@ -145,7 +145,8 @@ static void two_at_a_time_narrow_it_when_they_last(void **state)
 }
 
 /* Requests take 40 ms with two threads, and no less with four. */
-/* Of one request after the other, the one process has told the end late, the next one the begin. */
+/* With one request after the other, the one process has told the end late, the next one the begin.
+ */
 static void those_at_work_are_not_counted_twice_where_one_follows_the_other(void **state)
 {
     setup(4);

@@ -397,7 +397,7 @@ static void nobody_starves_where_that_is_promised(void **state)
 #define MOST_SIZED    16
 #define ASSUMED       (60 * SECOND) /* by `unknown`, the policy's default */
 
-/* Who comes: whether jobs tell what is left of them, and how many users they are of. */
+/* The jobs that come: whether jobs tell what is left of them, and how many users they are of. */
 struct sized {
     bool unknown, classes;
     uint32_t users;
@@ -422,8 +422,8 @@ static void come_sized(uint32_t i, uint64_t sizes[], const struct sized *kind)
 }
 
 /*
- * What a job may wait before it is late: SLOWDOWN times its own time. Of a job of unknown size that
- * is what it has run, and as long again, or the work that is assumed for a new one.
+ * The time that a job may wait before it is late: SLOWDOWN times its own time. Of a job of unknown
+ * size that is what it has run, and as long again, or the work that is assumed for a new one.
  */
 static uint64_t patience(uint64_t size, const struct sized *kind)
 {

@@ -463,7 +463,7 @@ static void a_job_of_nobody_is_refused(void **state)
     assert_int_equal(fault.code, POLICY_FAULT_USER);
 }
 
-/* What a job says of itself: its work left, and its speed with any number of cores. */
+/* A job's own words: its work left, and its speed with any number of cores. */
 static void lie(struct policy_job *job, uint32_t *table, uint32_t cores)
 {
     bool told = !one_in(4);
@@ -502,7 +502,7 @@ static void what_one_user_tells_takes_nothing_from_another(void **state)
             decide_by(policy, &scene, &outcome);
             if (round == 0)
                 used = mcpu_of(&outcome, &scene, 0);
-            /* What it gets beyond are cores that others do not want at present. */
+            /* Cores that it gets beyond are those that others do not want at present. */
             assert_true(mcpu_of(&outcome, &scene, 0) >= (used < share ? used : share));
             moved += round && of_liars != policy_decision_total(&outcome.plan, 1, POLICY_MCPU);
             of_liars = policy_decision_total(&outcome.plan, 1, POLICY_MCPU);

@@ -34,6 +34,6 @@ int main(int argc, char **argv)
                    STDOUT_FILENO, &err) == 0)
         return EXIT_SUCCESS;
     if (*err.text)
-        fprintf(stderr, "%s\n", err.text);
+        dprintf(STDERR_FILENO, "%s\n", err.text); /* tide gives it its word */
     return EXIT_FAILURE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the words of error messages mean (messages.h). Any thread; the texts are static. */
+/* The meaning of error messages' words (messages.h). Any thread; the texts are static. */
 #pragma once
 
 #include <stddef.h>
@@ -12,5 +12,5 @@ struct why {
 /* The entry at @index, in the order of messages.h; NULL: no more. */
 const struct why *why_at(size_t index);
 
-/* What to do about errors with @word (may be NULL); NULL: it has no entry. */
+/* The cure of errors with @word (may be NULL); NULL: it has no entry. */
 const char *why_cure(const char *word);

@@ -279,7 +279,7 @@ static void tell_brokers(struct tree *t)
         return;
     telling.list = list;
     if (area_broker_each(trust, m->records, tell_broker, &telling, &err) < 0)
-        tree_say(t, NULL, "%s", err.text);
+        tree_say(t, NULL, "%s", error_said(&err));
     m->all_told = m->told == telling.unit;
 }
 

@@ -45,5 +45,5 @@ int area_broker_each(const char *dir, struct authority *records,
                      void (*each)(void *arg, const char *unit, const char *revoked), void *arg,
                      struct error *err);
 
-/* Of the file, by which a change is noticed; all zero: there is none. */
+/* The file's own, by which a change is noticed; all zero: there is none. */
 void area_broker_looked(const char *dir, struct stat *ret);

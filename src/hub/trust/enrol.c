@@ -62,7 +62,7 @@ static void read_broker(const struct state *s, struct enrol_answer *ret)
     snprintf(ret->broker, sizeof(ret->broker), "%s", text);
 }
 
-/* What the token says of brokers is on record before the certificate, which depends on it. */
+/* The token's words on brokers are on record before the certificate, which depends on it. */
 static int place(const struct state *s, const struct token *token, struct enrol_answer *ret,
                  struct error *err)
 {

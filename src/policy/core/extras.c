@@ -103,13 +103,13 @@ static void forgive(const struct extras_machine *machine, struct extras_job *job
     }
 }
 
-/* What it kept busy without extra threads. */
+/* Mcpu that it kept busy without extra threads. */
 static int64_t base_mcpu(const struct extras_job *j)
 {
     return j->loan.base_mcpu ? j->loan.base_mcpu : own_mcpu(j);
 }
 
-/* What it keeps busy beyond that. */
+/* Mcpu that it keeps busy beyond that. */
 static int64_t beyond(const struct extras_job *j)
 {
     return j->loan.extra && j->busy_mcpu > base_mcpu(j) ? j->busy_mcpu - base_mcpu(j) : 0;

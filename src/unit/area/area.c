@@ -476,7 +476,7 @@ static void got_revoked(struct area *a, const struct mqtt_message *m)
     int r = broker_take_list(a->config, m->bytes, m->len, &err);
 
     if (r < 0)
-        say(a, "refused", err.text, NULL);
+        say(a, "refused", error_said(&err), NULL);
     else if (r > 0)
         unit_log("the area's broker has another list of revoked machines");
 }

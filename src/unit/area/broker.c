@@ -19,7 +19,7 @@
 
 #define PEM_MAX 65536
 
-/* What waits for tide-power alone is bounded: machines send a message a second at most. */
+/* Messages that wait for tide-power alone are bounded: machines send a message a second at most. */
 static const char fixed[] = "persistence false\n"
                             "max_queued_messages 1000\n"
                             "max_queued_bytes 16777216\n"

@@ -78,7 +78,7 @@ static void take_request(struct children *c, const char *name, const struct mqtt
     if (asprintf(&text, "%s\n%.*s", name, (int)m->len, (const char *)m->bytes) < 0)
         return;
     if (c->send(c->arg, TOPIC_REQUEST, text) < 0)
-        say(c, name, "its request for a certificate has to wait: the parent is away");
+        say(c, name, "its request for a certificate has to wait: the parent is away" ERROR_WHY);
 }
 
 bool children_certificate(struct children *c, const struct mqtt_message *m)
