@@ -20,6 +20,9 @@ enum flavour {
     FLAVOURS = 1 << 7
 };
 
+/* Devices are drawn aside: scenes are otherwise those that they were without. */
+#define RANDOM_DEVICES 0x5bd1e995u
+
 static inline int64_t random_mcpu(unsigned flavour, uint32_t cores)
 {
     if (flavour & WITH_FRACTIONS && one_in(3))
@@ -77,6 +80,8 @@ static inline void random_holding(struct scene *scene, struct policy_job *job)
 
 static inline void random_fixed(struct policy_job *job, unsigned flavour)
 {
+    uint64_t aside;
+
     static const uint8_t states[] = {POLICY_RUNNING, POLICY_RUNNING, POLICY_RUNNING,
                                      POLICY_QUEUED,  POLICY_PAUSED,  POLICY_HELD};
 
@@ -85,8 +90,11 @@ static inline void random_fixed(struct policy_job *job, unsigned flavour)
     job->request.of[POLICY_MCPU] = one_in(2) ? random_mcpu(flavour, 8) : 0;
     job->request.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(40)) : 0;
     job->min.of[POLICY_MEMORY] = one_in(2) ? GIB(random_below(8)) : 0;
+    aside = random_state;
+    random_state ^= RANDOM_DEVICES;
     for (int r = POLICY_DEVICE; r < POLICY_RESOURCE_MAX && one_in(3); r++)
         job->request.of[r] = job->min.of[r] = random_below(3);
+    random_state = aside;
     if (one_in(4)) {
         job->pinned_by = 1 + random_below(POLICY_PIN_MAX - 1);
         job->pinned.of[POLICY_MCPU] = random_mcpu(flavour, 12);
@@ -115,6 +123,7 @@ static inline void random_history(struct policy_job *job, uint64_t now_ns)
 
 static inline void random_job(struct scene *scene, unsigned flavour)
 {
+    uint64_t aside;
     struct policy_job *job = scene_job(scene);
 
     job->id = 1 + random_below(1000000) * (uint64_t)BUILD_JOBS + (uint64_t)(job - scene->jobs);
@@ -145,17 +154,25 @@ static inline void random_job(struct scene *scene, unsigned flavour)
         scene->held[job - scene->jobs][i].amount.of[POLICY_PS] = random_below(3);
         scene->held[job - scene->jobs][i].amount.of[POLICY_WORKER] = random_below(3);
     }
+    aside = random_state;
+    random_state ^= RANDOM_DEVICES;
     for (uint32_t i = 0; flavour & WITH_FIXED && i < job->current_count && one_in(3); i++)
         scene->held[job - scene->jobs][i].amount.of[POLICY_DEVICE + 1] = random_below(3);
+    random_state = aside;
 }
 
 /* Snapshot number @n: the same one on every machine. */
 static inline void random_scene(struct scene *scene, uint32_t n, unsigned flavour)
 {
+    uint64_t aside;
+
     random_state = n;
     random_tree(scene, flavour);
+    aside = random_state;
+    random_state ^= RANDOM_DEVICES;
     for (int r = POLICY_DEVICE; flavour & WITH_FIXED && r < POLICY_RESOURCE_MAX && one_in(2); r++)
         scene->domains[0].capacity.of[r] = random_below(6);
+    random_state = aside;
     for (uint32_t i = random_below(one_in(3) ? 40 : 6) + 1; i > 0; i--)
         random_job(scene, flavour);
 }
