@@ -26,11 +26,26 @@ static struct {
     bool attached;
 } third = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* The lock may have been held, and the connection is its parent's. */
+static void after_fork(void)
+{
+    third.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    third.ctl = tide_ctl_close(third.ctl);
+    third.attached = false;
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
 /* Under the lock. */
 static int connect_once(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct tide_ctl_options options = {.size = sizeof(options), .timeout_ms = TIMEOUT_MS};
 
+    pthread_once(&once, watch_forks);
     return third.ctl ? 0 : result_of(tide_ctl_open(&options, &third.ctl));
 }
 

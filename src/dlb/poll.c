@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
 
 #define CALLBACKS (dlb_callback_disable_cpu + 1)
 
@@ -42,6 +43,12 @@ void poll_done(void)
     for (int i = 0; i < CALLBACKS; i++)
         poll_state.callback[i].call = NULL;
     pthread_mutex_unlock(&poll_state.lock);
+}
+
+void poll_after_fork(void)
+{
+    memset(&poll_state, 0, sizeof(poll_state));
+    poll_state.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 /* Under the lock. Returns 0 or a result of DLB. */

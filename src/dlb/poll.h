@@ -4,3 +4,4 @@
 
 void poll_begin(int ncpus); /* of DLB_Init; 0: as many as the process's CPUs */
 void poll_done(void);
+void poll_after_fork(void); /* in the child, which has no pool and follows nothing */

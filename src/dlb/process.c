@@ -91,6 +91,7 @@ static void after_fork(void)
     process.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     process.ctl = tide_ctl_close(process.ctl);
     process.init = process.enabled = false;
+    poll_after_fork();
 }
 
 static void watch_forks(void)

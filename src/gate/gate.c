@@ -14,6 +14,7 @@
 #include "host/trust/served.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <jansson.h>
 #include <string.h>
 #include <time.h>
@@ -23,7 +24,7 @@
 #define BUCKETS       1024 /* addresses with the same hash share one */
 #define CONNECT_MS    0    /* tided's queue is full, or it takes the connection at once */
 #define LOG_LINES     60   /* about refusals, in a minute */
-#define AUDIT_BODY    160  /* bytes of a body in an audit line */
+#define AUDIT_LINE    600  /* bytes of an audit line */
 #define LOOKS_OF_CERT 30   /* looks at the tokens between two at the certificate */
 
 /* The way in which somebody came in. */
@@ -99,15 +100,16 @@ static void address_text(const unsigned char address[16], char ret[INET6_ADDRSTR
 /* A refusal has a line of the log as long as there are few. */
 static void tell_refusal(struct gate *g, const struct httpd_request *r, const char *message)
 {
-    char from[INET6_ADDRSTRLEN], path[100];
+    char from[INET6_ADDRSTRLEN], path[100], method[9];
 
     if (!log_limit_takes(&g->refusals, "tide-gate", LOG_LINES, 60))
         return;
     address_text(r->address, from);
     snprintf(path, sizeof(path), "%s", r->path);
     visible(path);
-    fprintf(stderr, "tide-gate: refused %s: %.8s %s: %s" ERROR_WHY "\n", from, r->method, path,
-            message);
+    snprintf(method, sizeof(method), "%s", r->method);
+    visible(method);
+    fprintf(stderr, "tide-gate: refused %s: %s %s: %s" ERROR_WHY "\n", from, method, path, message);
 }
 
 /* ---- who asks ---- */
@@ -201,8 +203,8 @@ static bool has_room(const struct gate *g, uid_t uid, bool stream)
     unsigned all = 0, own = 0;
 
     for (const struct call *c = g->calls; c; c = c->next) {
-        all += c->stream == stream && c->fd >= 0;
-        own += c->stream == stream && c->fd >= 0 && c->uid == uid;
+        all += c->stream == stream;
+        own += c->stream == stream && c->uid == uid;
     }
     return stream ? all < GATE_STREAMS_MAX && own < GATE_STREAMS_USER
                   : all < GATE_SHORT_MAX && own < GATE_SHORT_USER;
@@ -235,16 +237,31 @@ static void on_told(void *arg, const struct forward_event *event)
     forward_fail(c->forward, event->code == -ETIMEDOUT ? 504 : 502, event->message, "");
 }
 
+/* Each run of blanks becomes one, which could push what counts out of the line; a long one is cut.
+ */
+static void squeeze(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from && to < text + AUDIT_LINE; from++)
+        if (!isspace((unsigned char)*from))
+            *to++ = *from;
+        else if (!isspace((unsigned char)from[1]))
+            *to++ = ' ';
+    *to = '\0';
+}
+
 /* "user ana (token 12ab) from 192.0.2.7: PATCH /v1/jobs/cnn {…}" */
 static char *audit_text(const struct login *login, const struct httpd_request *r)
 {
     char from[INET6_ADDRSTRLEN], *text;
 
     address_text(r->address, from);
-    if (asprintf(&text, "user %s (%s%s) from %s: %s %.200s %.*s", login->user->name,
+    if (asprintf(&text, "user %s (%s%s) from %s: %s %.200s %s", login->user->name,
                  *login->token ? "token " : "certificate", login->token, from, r->method, r->path,
-                 AUDIT_BODY, r->body) < 0)
+                 r->body) < 0)
         return NULL;
+    squeeze(text);
     visible(text);
     return text;
 }
@@ -480,8 +497,10 @@ int gate_reload(struct gate *g, struct error *err)
     if (strcmp(fresh.listen, g->conf.listen) != 0 ||
         strcmp(fresh.client_ca, g->conf.client_ca) != 0)
         say("new 'listen' or 'client-ca' take effect when tide-gate is restarted");
-    if (strcmp(fresh.tokens, g->conf.tokens) != 0)
+    if (strcmp(fresh.tokens, g->conf.tokens) != 0) { /* those of the former file end now */
+        gate_tokens_done(&g->tokens);
         g->tokens_status = (struct stat){0};
+    }
     memcpy(fresh.listen, g->conf.listen, sizeof(fresh.listen));
     memcpy(fresh.client_ca, g->conf.client_ca, sizeof(fresh.client_ca));
     gate_conf_done(&g->conf);

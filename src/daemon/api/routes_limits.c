@@ -81,7 +81,8 @@ bool routes_take_new_promise(struct request *r, uid_t uid, pid_t pid, struct job
 
     if (!routes_take_promise(r, NULL, uid, req->name, pid, &req->asked, ret))
         return false;
-    job_request_promise(r->daemon, uid, req, promised_name_len(req->name, pid));
+    if (req->name)
+        job_request_promise(r->daemon, uid, req, promised_name_len(req->name, pid));
     if (!asked && req->asked.slo_us)
         promised_judge(r->daemon, NULL, uid, req->name, pid, &req->asked, ret);
     return true;

@@ -179,7 +179,9 @@ static bool may_shape(const struct job *j)
     const struct daemon *d = j->daemon;
 
     if (!promises_bind(j) || promise_is_given_up(j->promise.state.why) || !job_malleable(j) ||
-        j->observed.frozen || j->wanted.threads.intra == 0 || latency_serving(j) < 2)
+        j->observed.frozen || j->wanted.threads.intra == 0 || latency_serving(j) < 2 ||
+        machine_share_shared(d->machine_share) || decision_keeps_idle(d) ||
+        users_most(d, j->uid) < cpuset_count(&d->cpus))
         return false;
     for (const struct job *k = d->jobs->first; k && !j->confine->can_limit(j); k = k->next)
         if (is_of_another(k, j))

@@ -121,20 +121,25 @@ static void read_maps(int root, pid_t pid, struct device_set *set)
         length += (size_t)n;
     text[length] = '\0';
     for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
-        const char *name = strstr(line, " /dev/");
+        const char *name = strchr(line, '/'); /* nothing before it has one */
         struct device device;
 
-        if (name && proc_parse_device(name + 1, &device))
+        if (name && proc_parse_device(name, &device))
             device_set_add(set, device);
     }
 }
 
-/* In a mount namespace of its own, a user may give any file the name of a device. */
+/*
+ * In a mount namespace of its own, a user may give any file the name of a device, also one of a
+ * file system of his own that never answers: its attributes are not asked for.
+ */
 static bool is_imitated(int dir_fd, const char *name)
 {
-    struct stat st;
+    struct statx st;
 
-    return fstatat(dir_fd, name, &st, 0) == 0 && !S_ISCHR(st.st_mode);
+    if (statx(dir_fd, name, AT_STATX_DONT_SYNC, STATX_TYPE, &st) < 0)
+        return errno != ENOENT;
+    return !S_ISCHR(st.stx_mode);
 }
 
 int proc_read_devices(int root, pid_t pid, struct device_set *set)

@@ -26,7 +26,8 @@
 
 #define ERROR_WORD "hub-state"
 
-#define REQUEST_NS (60 * NS_PER_S) /* a unit gets one certificate in so long */
+#define REQUEST_NS (60 * NS_PER_S) /* a unit gets one certificate in so long, … */
+#define MACHINE_NS NS_PER_S        /* … and its machines together */
 #define CUT_NS     (15 * NS_PER_S) /* until the hub gives up */
 #define RELOAD_NS  NS_PER_S /* until the broker has read its lists again: it could come back */
 #define AGAIN_NS   (60 * NS_PER_S) /* between two cuts of a unit that is still heard */
@@ -259,6 +260,7 @@ static void tell_brokers(struct tree *t)
     struct stat list_now, areas_now;
     struct error err = {0};
     size_t len;
+    int r;
 
     if ((size_t)snprintf(trust, sizeof(trust), "%s/trust", t->options.state) >= sizeof(trust) ||
         (size_t)snprintf(path, sizeof(path), "%s/revoked.crl", trust) >= sizeof(path) ||
@@ -275,8 +277,12 @@ static void tell_brokers(struct tree *t)
     m->list = list_now;
     m->areas = areas_now;
     m->named = m->seen;
-    if (wholefile_read(path, LIST_MAX, &list, &len, &list_now) < 0)
+    r = wholefile_read(path, LIST_MAX, &list, &len, &list_now);
+    if (r < 0) {
+        tree_say(t, NULL, "units' brokers are not told who is revoked: %s: %s (tide why hub-state)",
+                 path, strerror(-r));
         return;
+    }
     telling.list = list;
     if (area_broker_each(trust, m->records, tell_broker, &telling, &err) < 0)
         tree_say(t, NULL, "%s", error_said(&err));
@@ -355,14 +361,15 @@ void members_request(struct tree *t, struct unit *u, const void *bytes, size_t l
 {
     _cleanup_free_ char *text = strndup(bytes, len), *cert = NULL, *told = NULL;
     char *request = text, topic[TOPIC_MAX];
-    uint64_t now = clock_now_ns();
+    uint64_t now = clock_now_ns(), *asked;
     struct error err = {0};
     const char *name;
     int id, r;
 
-    if (!request || (u->asked_ns && now - u->asked_ns < REQUEST_NS))
+    asked = request && *request == '-' ? &u->asked_ns : &u->machines_asked_ns;
+    if (!request || (*asked && now - *asked < (asked == &u->asked_ns ? REQUEST_NS : MACHINE_NS)))
         return;
-    u->asked_ns = now;
+    *asked = now;
     r = take_machine(t, u, &request, &name, &err);
     if (r == 0)
         r = sign(t, name, request, &cert, &err);

@@ -38,9 +38,10 @@ struct unit {
     uint64_t policy_sent; /* the number of the policy that the broker has for it; 0: none … */
     uint64_t policy_said; /* … and of the one of which was said that it cannot be sent */
     uint64_t asked_ns;    /* monotonic time of its last request for a certificate */
-    bool revoked;         /* its certificates are; members.c knows of those never heard */
-    uint64_t cut_due_ns;  /* when its connection has to be cut, monotonic; 0: it need not … */
-    uint64_t cut_ns;      /* … and when it was last; 0: never */
+    uint64_t machines_asked_ns; /* the same of the machines below it */
+    bool revoked;               /* its certificates are; members.c knows of those never heard */
+    uint64_t cut_due_ns; /* when its connection has to be cut, monotonic; 0: it need not … */
+    uint64_t cut_ns;     /* … and when it was last; 0: never */
 };
 
 struct units;

@@ -73,7 +73,7 @@ static int place(const struct state *s, const struct token *token, struct enrol_
 
     if (r >= 0)
         r = area_broker_put_machine(trust, token->name, token->unit, err);
-    if (r >= 0 && *token->broker)
+    if (r >= 0 && (*token->broker || *token->unit)) /* a unit that became a machine serves nobody */
         r = area_broker_put(trust, token->name, token->broker, err);
     if (r < 0)
         return r;

@@ -141,7 +141,8 @@ static int64_t takes(const struct extras_job *j, uint32_t k)
 {
     uint64_t with = speed(j->curve, k), without = speed(j->curve, k - 1);
 
-    if (!is_known(j->curve))
+    /* A curve is no account of cores where threads wait for memory: busy, and no faster. */
+    if (!is_known(j->curve) || base_mcpu(j) * 4 > (int64_t)speed(j->curve, j->share) * 5)
         return CORE;
     return with < without + GAIN_MIN ? GAIN_MIN : (int64_t)(with - without);
 }
@@ -247,13 +248,6 @@ static bool take(struct extras *x, uint64_t now_ns, struct extras_job *jobs, uin
     if (any)
         hold_off(now_ns, was_short, since_ns, &x->hold_ns, &x->until_ns, &x->swings);
     return any;
-}
-
-void extras_end_all(struct extras *x, struct extras_job *jobs, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        jobs[i].loan.extra = 0;
-    x->idle_before = false;
 }
 
 /* A loan ends with the share to which it was given, and where the job may have no more. */

@@ -97,9 +97,6 @@ struct extras_machine {
 void extras_look(struct extras *x, const struct extras_machine *machine, struct extras_job *jobs,
                  uint32_t count, struct extras_user *users, uint32_t user_count);
 
-/* Takes all back at once, for a machine that cannot be measured. */
-void extras_end_all(struct extras *x, struct extras_job *jobs, uint32_t count);
-
 /* Threads beyond @share under this loan: none once the share has changed. */
 static inline uint32_t extras_of(const struct extras_loan *loan, uint32_t share)
 {

@@ -76,6 +76,7 @@ static bool is_level(const struct speeds *s, uint32_t j)
     uint32_t why = s->plan->decisions[j].reason.code;
 
     return s->equal && job->fenced && job->malleability == POLICY_MALLEABLE &&
+           policy_job_fixed(job, POLICY_MCPU) < 0 &&
            (why == POLICY_REASON_EQUAL_SHARE || why == POLICY_REASON_WEIGHTED_SHARE) &&
            (s->snapshot->user_count == 0 ||
             s->snapshot->users[job->user].most_mcpu == POLICY_UNLIMITED);
@@ -94,6 +95,7 @@ static struct taker take_in(const struct speeds *s, uint32_t j, uint32_t cores)
         return t;
     t.least =
         (uint32_t)((policy_job_least(job, POLICY_MCPU) + POLICY_CORE_MCPU - 1) / POLICY_CORE_MCPU);
+    t.least = t.least < cores ? t.least : cores; /* more than its user's share is nobody's due */
     t.most =
         (uint32_t)(smaller(policy_job_most(job, POLICY_MCPU), POLICY_CORES_MAX * POLICY_CORE_MCPU) /
                    POLICY_CORE_MCPU);

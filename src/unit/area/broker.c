@@ -41,6 +41,21 @@ static int place(const char *state_dir, const char *name, char ret[PATH_MAX], st
                : error_set(err, -ENAMETOOLONG, "%.100s…: too long", state_dir);
 }
 
+/*
+ * The owner of the state's folder may be another user than root, who calls this at an enrolment:
+ * no link that lies there is followed.
+ */
+static int make_folder(const char *path, const struct stat *above)
+{
+    struct stat there;
+
+    if (mkdir(path, 0700) == 0)
+        return geteuid() == 0 && lchown(path, above->st_uid, above->st_gid) < 0 ? -errno : 0;
+    if (errno != EEXIST || lstat(path, &there) < 0)
+        return -errno;
+    return S_ISDIR(there.st_mode) && there.st_uid == above->st_uid ? 0 : -ENOTDIR;
+}
+
 int broker_put(const char *state_dir, const char *name, const char *text, struct error *err)
 {
     struct stat status = {.st_mode = 0600}, folder;
@@ -49,10 +64,11 @@ int broker_put(const char *state_dir, const char *name, const char *text, struct
 
     if (r < 0)
         return r;
-    if (stat(state_dir, &folder) < 0 || (mkdir(path, 0700) < 0 && errno != EEXIST))
-        return error_set(err, -errno, "cannot make %.160s: %s", path, strerror(errno));
-    if (geteuid() == 0 && chown(path, folder.st_uid, folder.st_gid) < 0)
-        return error_set(err, -errno, "%.160s: %s", path, strerror(errno));
+    if (stat(state_dir, &folder) < 0)
+        return error_set(err, -errno, "%.160s: %s", state_dir, strerror(errno));
+    r = make_folder(path, &folder);
+    if (r < 0)
+        return error_set(err, r, "cannot make %.160s: %s", path, strerror(-r));
     status.st_uid = folder.st_uid;
     status.st_gid = folder.st_gid;
     place(state_dir, name, path, err);
@@ -127,7 +143,9 @@ static char *config_text(const struct unit_config *c, const struct broker_listen
             "allow_anonymous false\n",
             dir);
     if (l->plug_address)
-        fprintf(f, "listener %u %s\nallow_anonymous true\nacl_file %s/broker/plugs.acl\n",
+        fprintf(f,
+                "listener %u %s\nmax_connections 256\nallow_anonymous true\nacl_file "
+                "%s/broker/plugs.acl\n",
                 l->plug_port, l->plug_address, dir);
     if (fclose(f) == 0)
         return text;
@@ -224,9 +242,9 @@ int broker_take_list(const struct unit_config *config, const void *bytes, size_t
     if (r >= 0)
         r = broker_put(config->state_dir, "revoked", revoked, err);
     if (r >= 0)
-        r = broker_put(config->state_dir, "revoked.crl", list, err);
-    if (r >= 0)
         r = put_acl(config, err);
+    if (r >= 0) /* last: until it is there the list counts as new */
+        r = broker_put(config->state_dir, "revoked.crl", list, err);
     if (r < 0)
         return r;
     broker_reload(config->state_dir);

@@ -10,11 +10,13 @@
 #include "edge/lending.h"
 #include "edge/shrunk.h"
 #include "edge/topic.h"
+#include "unit/area/broker.h"
 #include "unit/log.h"
 
 #define ERROR_WORD "broker-refused"
 
 #define REQUEST_MAX 16384
+#define REQUEST_NS  (30 * NS_PER_S) /* from a machine one request for a certificate in so long */
 #define COMPLAIN_NS (60 * NS_PER_S) /* about names that are not ours */
 
 struct children {
@@ -23,6 +25,7 @@ struct children {
     struct lending *lending;
     uint32_t kind;
     uint64_t complained_ns;
+    uint64_t *asked_ns; /* of each child: its last request for a certificate; 0: none yet */
     struct shrunk_sum shrunk;
     children_send send;
     void *arg;
@@ -43,12 +46,18 @@ static void say(void *arg, const char *child, const char *text)
     unit_log("%s%s%s", child ? child : "", child ? ": " : "", text);
 }
 
-static bool is_ours(const struct children *c, const char *name)
+/* When a child last asked for a certificate; NULL: it is not ours. */
+static uint64_t *asked_by(struct children *c, const char *name)
 {
     for (uint32_t i = 0; i < c->config->children; i++)
         if (strcmp(c->config->child[i].name, name) == 0)
-            return true;
-    return false;
+            return &c->asked_ns[i];
+    return NULL;
+}
+
+static bool is_ours(struct children *c, const char *name)
+{
+    return asked_by(c, name);
 }
 
 static void take_shrunk(struct children *c, const char *name, const struct mqtt_message *m)
@@ -71,10 +80,13 @@ static void take_shrunk(struct children *c, const char *name, const struct mqtt_
  */
 static void take_request(struct children *c, const char *name, const struct mqtt_message *m)
 {
+    uint64_t now = clock_now_ns(), *asked = asked_by(c, name);
     char *text;
 
-    if (m->retained || m->len > REQUEST_MAX || !is_ours(c, name))
+    if (m->retained || m->len > REQUEST_MAX || !asked || !c->config->local.cert[0] ||
+        !broker_is_there(c->config->state_dir) || (*asked && now - *asked < REQUEST_NS))
         return;
+    *asked = now;
     if (asprintf(&text, "%s\n%.*s", name, (int)m->len, (const char *)m->bytes) < 0)
         return;
     if (c->send(c->arg, TOPIC_REQUEST, text) < 0)
@@ -189,9 +201,12 @@ int children_new(const struct unit_config *config, struct mqtt *broker, children
     int r;
 
     snprintf(path, sizeof(path), "%s/leases", config->state_dir);
-    if (c)
+    if (c) {
         c->config = config;
-    if (!c || lending_new(&options, &c->lending) < 0 || set(c, config->cap_uw, config->kind) < 0) {
+        c->asked_ns = calloc(config->children + 1, sizeof(*c->asked_ns));
+    }
+    if (!c || !c->asked_ns || lending_new(&options, &c->lending) < 0 ||
+        set(c, config->cap_uw, config->kind) < 0) {
         children_free(c);
         return error_set(err, -ENOMEM, "out of memory: children get no leases");
     }
@@ -213,8 +228,10 @@ int children_new(const struct unit_config *config, struct mqtt *broker, children
 
 struct children *children_free(struct children *c)
 {
-    if (c)
-        lending_free(c->lending);
+    if (!c)
+        return NULL;
+    lending_free(c->lending);
+    free(c->asked_ns);
     free(c);
     return NULL;
 }
