@@ -298,7 +298,14 @@ def test_a_mistake_in_the_configuration_leaves_the_former_one(gate, tided):  # n
     gate.reload()
     status, answer = gate.ask("GET", MACHINE, token=token)
     assert status == 401 and "no line in gate.conf" in error(answer)
+    gate.configure(f"user = {ANA[0]}")
+    gate.reload()
+    assert gate.ask("GET", MACHINE, token=token)[0] == 200
+    gate.config.write_text("".join(line for line in gate.config.read_text().splitlines(True) if not line.startswith("tokens")))
+    gate.reload()
+    assert gate.ask("GET", MACHINE, token=token)[0] == 401  # no file: nobody comes in by a token
     (gate.folder / "tokens").chmod(0o666)
+    gate.configure(f"user = {ANA[0]}")
     assert "others may write it" in gate.command("check").stderr
 
 

@@ -181,6 +181,17 @@ def test_a_broken_list_of_revoked_certificates_shuts_nobody_out(area):
     assert "user m1" not in (area.folder / "lab3/broker/acl").read_text()
 
 
+def test_a_link_of_the_services_user_is_not_followed(area, build_dir):
+    """Whoever takes over tide-power owns its folder, where root writes at the next enrolment."""
+    victim = area.folder / "victim"
+    victim.mkdir(mode=0o755)
+    (area.folder / "lab3").mkdir()
+    (area.folder / "lab3/broker").symlink_to(victim)
+    code, said = enrol(build_dir, area.hub, token(area.hub, "lab3", "--broker", f"127.0.0.1:{area.port}"), folder="lab3")
+    assert code != 0 and "lab3/broker" in said, said
+    assert list(victim.iterdir()) == [] and victim.stat().st_mode & 0o777 == 0o755
+
+
 def test_the_units_certificate_stays_good_for_its_brokers_host(area):
     """Signed again, as it is when it is renewed."""
     area.begin()

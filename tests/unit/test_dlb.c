@@ -483,6 +483,25 @@ static void a_child_of_fork_ends_nothing_of_its_parent(void **state)
     expect_calls("return;reclaim;");
 }
 
+static void a_child_of_fork_has_a_pool_of_its_own(void **state)
+{
+    cpu_set_t mask;
+    pid_t child;
+    int n, status;
+
+    assert_true(DLB_PollDROM(&n, &mask) >= 0);
+    assert_non_null(strstr(tide.calls, "declare"));
+    tide.calls[0] = '\0';
+    child = fork();
+    if (child == 0) {
+        DLB_Init(0, NULL, NULL);
+        DLB_PollDROM(&n, &mask);
+        _exit(strstr(tide.calls, "declare") ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void drom_sets_as_many_threads_as_the_mask_has_cpus(void **state)
 {
     cpu_set_t mask;
@@ -531,6 +550,7 @@ int main(void)
         EACH(drom_lists_and_reads_jobs),
         EACH(drom_knows_the_own_process_without_attaching),
         EACH(a_child_of_fork_ends_nothing_of_its_parent),
+        EACH(a_child_of_fork_has_a_pool_of_its_own),
         EACH(drom_sets_as_many_threads_as_the_mask_has_cpus),
     };
 

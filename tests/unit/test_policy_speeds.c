@@ -100,6 +100,27 @@ static void users_come_before_their_jobs(void **state)
     assert_int_equal(outcome.decisions[2].user_mcpu, CORES(3)); /* no more than its share */
 }
 
+/* It is cut to the share where users share, and stays cut where speeds are exchanged. */
+static void a_minimum_above_its_users_share_takes_nothing_from_another_user(void **state)
+{
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct policy_job *job;
+
+        machine(4, 4);
+        job = fenced(0);
+        if (pinned) {
+            job->pinned_by = POLICY_PIN_HAND;
+            job->pinned.of[POLICY_MCPU] = CORES(8);
+        } else {
+            job->min.of[POLICY_MCPU] = CORES(8);
+        }
+        fenced(1);
+        decide("equal");
+        assert_true(cores_of(0) + cores_of(1) <= 8);
+        assert_true(speed_of(1) >= 2800); /* half of 6400, but for a core's rounding */
+    }
+}
+
 static void their_number_stays_where_count_is_shared(void **state)
 {
     machine(4, 4);
@@ -356,6 +377,7 @@ int main(void)
         cmocka_unit_test(equal_shares_are_equal_in_speed),
         cmocka_unit_test(weights_count_speed),
         cmocka_unit_test(users_come_before_their_jobs),
+        cmocka_unit_test(a_minimum_above_its_users_share_takes_nothing_from_another_user),
         cmocka_unit_test(their_number_stays_where_count_is_shared),
         cmocka_unit_test(fixed_jobs_keep_their_number),
         cmocka_unit_test(fewer_fast_cores_than_jobs_go_to_those_that_use_them_best),
