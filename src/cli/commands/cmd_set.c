@@ -209,8 +209,8 @@ const struct command command_set = {
             "                     the same, apart for threads inside one operation and for\n"
             "                     operations side by side\n"
             "      --auto         back to the share that the policy gives\n" TERMS_HERE
-            "                     'none' takes back a request, memory, devices, a deadline or a\n"
-            "                     promise\n"
+            "                     'none' takes back a request, memory, devices, a deadline\n"
+            "                     or a promise\n"
             "  -w, --wait MS      wait so long for the acknowledgement (default 5000); after\n"
             "                     that the change stays ordered and tide ends with status 6\n"
             "  -j, --json         print the daemon's answer\n"

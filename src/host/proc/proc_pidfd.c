@@ -48,7 +48,7 @@ bool proc_pidfd_wakes(int pidfd)
     return fstat(pidfd, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
-/* Reads who the directory is of. -ENOTDIR: it is a pidfd; -ESRCH. */
+/* Reads who the directory is of, or returns -ESRCH. */
 static int read_directory(int pidfd, struct proc_stat *ret)
 {
     char text[1024];
@@ -67,8 +67,10 @@ bool proc_pidfd_ended(int pidfd)
 
     if (poll(&end, 1, 0) == 0)
         return false;
+    if (proc_pidfd_wakes(pidfd))
+        return true;
     r = read_directory(pidfd, &stat); /* a directory always seems to be readable */
-    return r == -ENOTDIR || r == -ESRCH || (r == 0 && (stat.state == 'Z' || stat.state == 'X'));
+    return r == -ESRCH || (r == 0 && (stat.state == 'Z' || stat.state == 'X'));
 }
 
 bool proc_pidfd_wait(int pidfd, int ms)
@@ -97,9 +99,11 @@ bool proc_pidfd_wait(int pidfd, int ms)
 static pid_t number_of(int pidfd, int error)
 {
     struct proc_stat stat;
-    int r = error == ENOSYS || error == EPERM ? read_directory(pidfd, &stat) : -error;
+    int r = (error == ENOSYS || error == EPERM) && !proc_pidfd_wakes(pidfd)
+                ? read_directory(pidfd, &stat)
+                : -error;
 
-    return r == 0 ? stat.pid : r == -ENOTDIR ? -error : r;
+    return r == 0 ? stat.pid : r;
 }
 
 int proc_pidfd_signal(int pidfd, int signal)
