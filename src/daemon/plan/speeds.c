@@ -10,8 +10,8 @@
 #include <string.h>
 
 static_assert(POLICY_SPEEDS_MAX == CORES_SPEEDS, "a group for each speed");
-static_assert(POLICY_FASTEST == TOPOLOGY_FASTEST && POLICY_FASTEST == CORES_SPEED_MAX,
-              "one unit of speed");
+static_assert(POLICY_FASTEST == TOPOLOGY_FASTEST, "one unit of speed");
+static_assert(POLICY_FASTEST == CORES_SPEED_MAX, "one unit of speed");
 
 static uint16_t speed_of(const struct daemon *d, unsigned cpu)
 {

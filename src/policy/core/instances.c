@@ -47,8 +47,9 @@ static struct instances_shape of_count(const struct instances_state *s, uint32_t
 {
     uint32_t most = lesser(s->processes, s->cores), threads;
 
+    most = most ? most : 1;
     count = lesser(count ? count : 1, most);
-    threads = s->cores / count;
+    threads = s->cores > count ? s->cores / count : 1;
     return (struct instances_shape){lesser(s->cores / threads, most), threads};
 }
 

@@ -331,7 +331,7 @@ static void progress(const struct sim_machine *m, struct machine_task *t, sim_su
     uint64_t awake = FULL - t->idle_permille, slower, crowd;
 
     t->rate = t->usage < t->demand ? scale(t->speed, t->usage, t->demand) : t->speed;
-    if (t->idle_permille == 0)
+    if (t->idle_permille == 0 || t->usage == 0)
         return;
     slower = scale(t->demand, MACHINE_ONE, t->usage);
     crowd = (uint64_t)((runnable - t->limit + scale(t->demand, FULL, awake)) / m->cores);
