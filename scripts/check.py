@@ -371,14 +371,14 @@ PHASES = [
         node build.mjs {OUT}/ui
         diff -rq {OUT}/ui dist || {{ echo "ui/dist is old: run 'node build.mjs' in ui"; exit 1; }}
         node --test --test-reporter=tap test/*.test.mjs""", ("gcc", "ui-tools"),
-          (node_results, "ui", LOGS / "ui.log")),
+          (node_results, "ui", LOGS / "ui.log"), limit_s=1200),
     # As users get it: Debian packages and a wheel, each made once, installed where nothing else is.
     Phase("package-tools", "scripts/setup.sh packages-ci || { echo 'neither debhelper nor mmdebstrap, see above'; exit 77; }",
           light=True),
     Phase("package-files", f"""
         scripts/packages.py --binary --no-lintian --to {OUT}/packages
         python3 scripts/wheel.py --to {OUT}/wheel""", ("package-tools",), idle=True),
-    pytest_phase("component", ("gcc", "tf221", "torch"), f"-n 4 --dist loadfile --deselect {CALIBRATION}", limit_s=1800),
+    pytest_phase("component", ("gcc", "tf221", "torch"), f"-n 4 --dist loadfile --deselect {CALIBRATION}", limit_s=2400),
     suite_phase("calibration", lambda what, file: f"{PYTEST} --junitxml={file} {what}", CALIBRATION, ("gcc", "tf221"),
                 OUT / "calibration.xml", quiet=True),
     suite_phase("packages", lambda what, file: f"TIDE_PACKAGES={OUT}/packages {PYTEST} -m ci --junitxml={file} {what}",
