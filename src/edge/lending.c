@@ -34,6 +34,7 @@ struct row {
     struct demand demand, used; /* as the child told it; as the cap is divided by it */
     uint64_t demand_ns;         /* 0: none */
     uint64_t last_uw; /* the most that its newest lease in force allowed; also when it has ended */
+    uint64_t due_uw;  /* of one that ignores its lease: its part if it obeyed */
     uint64_t boot_before, boot_changed_ns, twins_ns;
 };
 
@@ -430,29 +431,48 @@ static void take_curves(struct lending *l, uint64_t now_ns)
         l->calm_ns = now_ns;
 }
 
-static void divide(struct lending *l, uint64_t now_ns)
+/* Divides the cap; @fixed: those that ignore their leases have what they draw, the others the rest. */
+static void divide_once(struct lending *l, bool fixed, uint64_t now_ns)
 {
-    take_curves(l, now_ns);
     for (uint32_t i = 0; i < l->t.rows; i++) {
         const struct row *r = &l->t.row[i];
         bool told =
             !r->left && r->demand_ns && now_ns - r->demand_ns < DEMAND_OLD_NS && r->demand.count;
-        bool fixed = r->left || l->book.lease[i].defiant;
+        bool counts = r->left || (fixed && l->book.lease[i].defiant);
 
         l->t.leaf[i] = (struct divide_leaf){
             .child = {.demand = told ? &r->used : NULL,
                       .floor_uw = r->left ? 0 : r->child.floor_uw,
                       .most_uw = r->child.most_uw,
-                      .fixed_uw = fixed ? lease_counts(&l->book, i, now_ns) : 0},
+                      .fixed_uw = counts ? lease_counts(&l->book, i, now_ns) : 0},
             .group = r->left ? 0 : r->child.group,
             .rest = !told && !r->left && l->book.lease[i].boot != 0,
         };
     }
     divide_tree(l->t.group, l->t.groups, l->t.leaf, l->t.rows, l->t.scratch, l->t.want_uw,
                 &l->demand);
+}
+
+/* Whoever draws more than it may makes the others' parts smaller, and its own no larger. */
+static void divide(struct lending *l, uint64_t now_ns)
+{
+    bool defiant = false;
+
+    take_curves(l, now_ns);
     for (uint32_t i = 0; i < l->t.rows; i++)
+        defiant |= l->book.lease[i].defiant;
+    if (defiant) {
+        divide_once(l, false, now_ns);
+        for (uint32_t i = 0; i < l->t.rows; i++)
+            l->t.row[i].due_uw = l->t.want_uw[i];
+    }
+    divide_once(l, true, now_ns);
+    for (uint32_t i = 0; i < l->t.rows; i++) {
+        if (l->book.lease[i].defiant)
+            l->t.want_uw[i] = l->t.row[i].due_uw;
         if (l->t.row[i].left)
             l->t.want_uw[i] = l->book.lease[i].offer_uw; /* it gets no other lease, and ends */
+    }
 }
 
 void lending_send(struct lending *l)

@@ -223,8 +223,13 @@ def test_events_are_told_in_order(any_engine, container):
     expected = ["create", "start", "pause", "unpause", "update", "rename", "die", "destroy"]
     if any_engine.kind == "podman":
         expected.remove("update")
-    events = [probe.hears("event") for _ in expected]
-    assert [event["action"] for event in events] == expected
+    events = [probe.hears("event")]
+    while events[-1]["action"] != "destroy":
+        events.append(probe.hears("event"))
+    actions = [event["action"] for event in events]
+    if any_engine.kind == "docker":  # a busy dockerd hears late that its containerd has paused, and tells it once more
+        actions = list(dict.fromkeys(actions))
+    assert actions == expected
     assert len({event["id"] for event in events}) == 1
     assert [e["exit_code"] for e in events if e["action"] == "die"] == [137]
     times = [event["time_ns"] for event in events]

@@ -174,6 +174,21 @@ static void a_defiant_child_counts_with_what_it_draws(void **arg)
     assert_false(two[0].defiant);
 }
 
+static void what_a_defiant_child_drew_counts_for_a_minute(void **arg)
+{
+    begin_book(CAP_BREAKER);
+    for (uint64_t s = 2; s <= 12; s++)
+        lease_seen(&book, 0, 90, s * SECOND);
+    for (uint64_t s = 13; s <= 71; s++)
+        lease_seen(&book, 0, 10, s * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 71 * SECOND), 90);
+    lease_seen(&book, 0, 70, 72 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 72 * SECOND), 70);
+    lease_seen(&book, 0, 80, 73 * SECOND);
+    lease_seen(&book, 0, 65, 74 * SECOND);
+    assert_int_equal(lease_counts(&book, 0, 74 * SECOND), 80);
+}
+
 static void after_a_restart_stored_offers_count_another_term(void **arg)
 {
     begin_book(CAP_BREAKER);
@@ -422,6 +437,7 @@ int main(void)
         cmocka_unit_test(an_old_ask_lengthens_nothing),
         cmocka_unit_test(what_a_free_child_draws_counts),
         cmocka_unit_test(a_defiant_child_counts_with_what_it_draws),
+        cmocka_unit_test(what_a_defiant_child_drew_counts_for_a_minute),
         cmocka_unit_test(after_a_restart_stored_offers_count_another_term),
         cmocka_unit_test(a_restart_does_not_revive_an_ended_lease),
         cmocka_unit_test(without_its_file_a_parent_is_silent_for_a_term),

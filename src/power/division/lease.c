@@ -346,7 +346,10 @@ void lease_seen(struct lease_book *b, uint32_t i, uint64_t low_uw, uint64_t now_
     struct lease *l = &b->lease[i];
     uint64_t may = allowed(l, now_ns);
 
-    l->seen_uw = low_uw;
+    if (!l->defiant || low_uw >= l->seen_uw || now_ns - l->most_ns >= OBEDIENT_NS) {
+        l->seen_uw = low_uw;
+        l->most_ns = now_ns;
+    }
     l->seen_ns = now_ns;
     if (low_uw > may + may / 1000 * SLACK_PERMILLE) {
         l->below_ns = 0;

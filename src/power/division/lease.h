@@ -52,6 +52,7 @@ struct lease {
     uint64_t number, acked;      /* of the newest offer; of the newest that is acknowledged */
     uint64_t sent_ns;            /* when the newest offer was last sent; 0: not yet */
     uint64_t seen_uw, seen_ns;   /* low end of what the child is measured to draw, and when */
+    uint64_t most_ns;            /* when it drew seen_uw: a defiant one's most of a minute */
     uint64_t above_ns, below_ns; /* since when it draws more than its lease; since when not */
     bool defiant;                /* more for 10 s: what it draws counts, until 60 s of less */
     uint32_t kind;       /* enum cap_kind: what the child shall do when its lease has ended */
