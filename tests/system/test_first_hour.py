@@ -52,7 +52,7 @@ VARIES = (
     r"\b\d+(?:\.\d+)?[kMG]\b",           # memory
     r"\d+(?:\.\d+)?[kM]?(?= tasks|/s)",   # work
     r"(?<=running )\d+|(?<=process )\d+",  # pids
-    r"(?<=tensorflow )\d+\.\d+\.\d+",
+    r"(?<=tensorflow )\d+\.\d+\.\d+", r"(?<=openblas )\d+\.\d+\.\d+",
 )
 
 
