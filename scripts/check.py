@@ -21,6 +21,8 @@ whoever passes then counts as passed and as flaky, a fault to be mended, and who
 What failed and what is flaky is named once more at the end, where a log that is cut still shows it. The log of a suite
 that left no report at its first try is kept as build-check/log/PHASE.first.log, and its end is shown.
 
+What a suite of pytest leaves running is named in its log and ended: it would take the cores from all that follow.
+
 Two kinds of trouble are none of the tests'. A core on which the kernel ran nothing for a while (seen: 230 s, Linux
 6.18) is named, of the suites that ran meanwhile more tests get a second try, and the last lines say which flaky tests
 were theirs. A virtual machine that falls silent is started a second time.
@@ -55,6 +57,7 @@ SECOND_TRY_MAX = 5  # tests of a suite that get a second try …
 SECOND_TRY_STALLED_MAX = 60  # … and after a core has stood still
 SECOND_TRY_STALLED_S = 900
 STALL_S = 20        # how late a process that sleeps for a second wakes up on a core that stands still
+MARK = "CHECKED_IN"  # in the environment of all that a phase starts: which phase of which run
 IDLE_PLACES = 2     # phases of the lowest priority side by side
 IDLE_LIMIT_S = 4500  # for one of these: it gets what others leave, on a busy machine nothing for long
 # For bash. The kernel compares the niceness of processes inside a session only where it groups processes by their
@@ -408,6 +411,18 @@ CLUSTER = [
 PHASE = {phase.name: phase for phase in [*PHASES, *CLUSTER]}
 
 
+def left_behind(mark):
+    """Processes in whose environment the mark stands: {pid: command line}."""
+    found = {}
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:  # it has ended, or is another's
+            continue
+    return found
+
+
 class Run:
     """One phase at work: its process group, its log, and what became of it."""
 
@@ -422,6 +437,7 @@ class Run:
             phase.results[2].unlink(missing_ok=True)
         if phase.again:
             second_try(phase.results[2]).unlink(missing_ok=True)
+        self.mark = f"{os.getpid()}.{phase.name}"
         self.is_again = self.is_paused = self.is_stalled = False
         self.cpu_s = 0
         self.begin(phase.command, phase.limit_s)
@@ -430,7 +446,7 @@ class Run:
         limit_s = max(limit_s, IDLE_LIMIT_S * self.phase.idle)
         self.limit_s, self.end = limit_s, time.monotonic() + limit_s
         env = dict(os.environ, TIDE_BUILD_DIR=str(OUT / "gcc"), PYTHONDONTWRITEBYTECODE="1",
-                   TIDE_TF_PYTHONS=":".join(PYTHONS), TIDE_TORCH_PYTHON=TORCH)
+                   TIDE_TF_PYTHONS=":".join(PYTHONS), TIDE_TORCH_PYTHON=TORCH, **{MARK: self.mark})
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 ["bash", "-euo", "pipefail", "-c", LOWEST_PRIORITY * self.phase.idle + command], cwd=ROOT, env=env, stdout=log,
@@ -439,6 +455,15 @@ class Run:
     def say(self, text):
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"\ncheck: {text}\n")
+
+    def sweep(self):
+        """Ends what a suite of pytest, which has ended, left behind."""
+        for pid, command in left_behind(self.mark).items() if self.phase.again else ():
+            self.say(f"left behind, ended: {pid} {shortened(command)}")
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
     def ended(self):
         """Whether the command has ended; adds up what it and those that it waited for have used of the cores."""
@@ -451,10 +476,12 @@ class Run:
 
     def finished(self):
         if self.ended():
+            self.sweep()
             return not self.tries_again()
         if time.monotonic() > self.end:
             self.stop()
             self.say(f"stopped after {self.limit_s} s")
+            self.sweep()
             return True
         return False
 

@@ -447,6 +447,24 @@ def test_second_try_ends_at_its_own_limit(check, tmp_path):
     assert "stopped after 1 s" in (tmp_path / "s.log").read_text()
 
 
+def test_what_a_suite_leaves_running_is_named_and_ended_before_its_second_try_and_at_its_end(check, tmp_path):
+    report, again = tmp_path / "s.xml", check.second_try(tmp_path / "s.xml")
+    alive = f"sleep 0.5; grep -c sleep /proc/$(cat {tmp_path}/left)/cmdline > {tmp_path}/alive 2>/dev/null || true"  # of one that has ended: nothing
+    leave = f"setsid sleep 86399 >/dev/null 2>&1 & echo $! > {tmp_path}/left"
+    phase = check.Phase("s", f"{leave}; echo \"{junit('failure')}\" > {report}; exit 1", results=(check.pytest_results, report, report),
+                        again=lambda failed: f"{alive}; {leave}; echo \"{junit('')}\" > {again}")
+    total = check.run_all([phase], 1)
+    assert (total.passed, total.failed, len(total.flaky)) == (1, 0, 1)
+    assert (tmp_path / "alive").read_text().strip() in ("", "0")
+    left = int((tmp_path / "left").read_text())
+    said = (tmp_path / "s.log").read_text()
+    assert len(re.findall(r"^check: left behind, ended: \d+ sleep 86399$", said, re.M)) == 2 and f"ended: {left} " in said
+    end = time.monotonic() + GUARD_S
+    while left in check.left_behind(f"{os.getpid()}.s"):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_every_suite_of_pytest_has_a_second_try(check):
     suites = {name: phase for name, phase in check.PHASE.items() if phase.results[:1] == (check.pytest_results,)}
     assert {"component", "system", "kube", "kubelet", "cluster-v2", "cluster-powercap", "cluster-64"} <= suites.keys()
