@@ -678,8 +678,9 @@ def run_in_turn(phases, places, stalls):
 def selected(options):
     if options.quick:
         return [phase for phase in PHASES if phase.quick]
-    if options.all:  # what takes ten minutes of both cores begins first
-        return sorted([*PHASES, *CLUSTER], key=lambda phase: phase.name != "kube-tools")
+    if options.all:  # what takes ten minutes of both cores begins first, what computes and holds up nobody last
+        needed = {need for phase in PHASE.values() for need in phase.needs}
+        return sorted(PHASE.values(), key=lambda phase: (phase.name != "kube-tools", phase.idle and phase.name not in needed))
     if not options.phase and not options.cluster:
         return PHASES
     wanted = list(options.phase) or [phase.name for phase in CLUSTER]
