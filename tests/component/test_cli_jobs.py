@@ -69,7 +69,7 @@ def test_ps_shows_every_job(tide):
 
 def test_a_job_without_agent_is_not_starting_for_ever(tide):
     tide.start("run", "--name", "plain", "--", "sleep", "600")
-    tide.wait(lambda: [job["state"] for job in tide.jobs()] == ["starting"])
+    tide.wait(lambda: tide("ps").returncode == 0 and [job["state"] for job in tide.jobs()] == ["starting"])
     assert tide.job("plain")["note"] == "" and "note: j1" not in tide("ps").stdout
     tide.wait(lambda: tide.job("plain")["state"] == "rigid")
     assert tide.job("plain")["note"].startswith("no agent reports (")
