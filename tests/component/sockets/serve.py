@@ -6,8 +6,10 @@ grpc: grpcio    tls: as threads, with a certificate    echo: no HTTP
 GET /SECONDS takes so long; /spawn starts a process in between.
 """
 import asyncio
+import ctypes
 import http.server
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -70,6 +72,7 @@ def forks():
     children = []
     for _ in range(2):
         if not (child := os.fork()):
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ends with its parent
             server.serve_forever()
         children.append(child)
     say(server.server_port)
