@@ -431,8 +431,7 @@ static void take_curves(struct lending *l, uint64_t now_ns)
         l->calm_ns = now_ns;
 }
 
-/* Divides the cap; @fixed: those that ignore their leases have what they draw, the others the rest.
- */
+/* Divides the cap. @fixed: whoever ignores its lease has what it draws, the others the rest. */
 static void divide_once(struct lending *l, bool fixed, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < l->t.rows; i++) {
