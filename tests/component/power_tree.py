@@ -8,9 +8,9 @@ ZONES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "dram", "intel-rapl:1": 
 
 
 class PowerTree:
-    def __init__(self, root, watts, wrap_uj=65_532_610_987, begin=None):
-        """@watts: of each zone, "intel-rapl:0" and so on; @begin: their first µJ."""
-        self.root = pathlib.Path(root)
+    def __init__(self, root, watts, wrap_uj=65_532_610_987, begin=None, step_s=0.02):
+        """@watts: of each zone, "intel-rapl:0" and so on; @begin: their first µJ; they move on each @step_s."""
+        self.root, self.step_s = pathlib.Path(root), step_s
         self.watts, self.wrap_uj = dict(watts), wrap_uj
         self.uj = {zone: float((begin or {}).get(zone, 1_000_000)) for zone in watts}
         self.used = dict.fromkeys(watts, 0.0)
@@ -35,7 +35,7 @@ class PowerTree:
 
     def run(self):
         before = time.monotonic()
-        while not self.ending.wait(0.02):
+        while not self.ending.wait(self.step_s):
             now = time.monotonic()
             with self.lock:
                 for zone, watts in self.watts.items():

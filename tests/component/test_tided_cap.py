@@ -292,9 +292,9 @@ def limited(place):
     """A function that makes a daemon on a tree with a package that has a power limit, and the limit's file."""
     trees = []
 
-    def make(*lines, watts=None):
+    def make(*lines, watts=None, step_s=0.02):
         root = place.base / "root"
-        trees.append(PowerTree(root, watts or {"intel-rapl:0": 60}))
+        trees.append(PowerTree(root, watts or {"intel-rapl:0": 60}, step_s=step_s))
         limit = trees[0].folder("intel-rapl:0") / "constraint_0_power_limit_uw"
         limit.write_text(f"{OWN}\n")
         return place.daemon("--cpus", "0-3", "--config", conf(place, f"power-root={root}", *lines)), limit
@@ -376,6 +376,21 @@ def test_a_reading_that_fails_does_not_lift_the_cap(limited):
     for _ in range(20):
         assert number(limit) == 49_000_000 and cap(tided)["state"] in ("kept", "over")
         time.sleep(0.1)
+
+
+@needs_root
+def test_a_counter_that_moved_before_the_last_brief_reading_has_moved(limited):
+    """Seconds whose energy brief readings have seen already were no readings; the cap was kept without any."""
+    tided, _ = limited(step_s=0.4)
+    tided.start()
+    tided.job()
+    eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+    put(tided, uw=50_000_000)
+    seen, end = set(), time.monotonic() + 20
+    while time.monotonic() < end:
+        seen.add(tided.api("GET", "/v1/power")[1]["energy"]["uj"])
+        time.sleep(0.1)
+    assert len(seen) >= 16
 
 
 @needs_root

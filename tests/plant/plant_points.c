@@ -8,32 +8,13 @@
  *
  * Prints the mean W at each load, one after the other on one plant: after a second, over eight.
  */
-#include "plant.h"
+#include "params.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SETTLE_STEPS  10
 #define MEASURE_STEPS 80
-
-static int read_params(struct plant_params *ret)
-{
-    char name[64];
-    uint64_t value;
-
-    while (scanf(" %63[^=]=%" SCNu64, name, &value) == 2) {
-        int i = 0;
-
-        while (plant_param_name(i) && strcmp(plant_param_name(i), name) != 0)
-            i++;
-        if (!plant_param_name(i))
-            return -1;
-        *plant_param(ret, i) = value;
-    }
-    return plant_check(ret);
-}
 
 static void run(struct plant *p, uint64_t permille, int steps)
 {
@@ -53,7 +34,7 @@ int main(int argc, char **argv)
     uint32_t cores = argc > 3 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
     struct plant p;
 
-    if (cores < 1 || cores > PLANT_CORES_MAX || read_params(&params) >= 0) {
+    if (cores < 1 || cores > PLANT_CORES_MAX || params_read(&params) >= 0) {
         fprintf(stderr, "plant_points: CORES SEED PERMILLE… and parameters on standard input\n");
         return 2;
     }

@@ -506,9 +506,12 @@ static void what_was_drawn_above_the_cap_is_saved_again(void **state)
     assert_int_equal(keeper_step(&k, &in, &later), 0);
     assert_true(later.most_mcpu + 100 < plan.most_mcpu);
     in.load_mcpu = 500;
-    in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
-    in.now_ns = in.machine_ns += SECOND;
-    assert_int_equal(keeper_step(&k, &in, &later), 0);
+    for (int s = 0; s < 4; s++) { /* saved with the first, then grown again step by step */
+        in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
+        in.now_ns = in.machine_ns += SECOND;
+        assert_int_equal(keeper_step(&k, &in, &later), 0);
+        in.load_mcpu = later.quota_mcpu;
+    }
     assert_int_equal(later.most_mcpu, plan.most_mcpu);
 }
 
@@ -587,6 +590,40 @@ static void one_brief_reading_above_the_cap_changes_nothing_two_shrink(void **st
     }
     assert_true(plan.most_mcpu < before);
     assert_true(keeper_forecast(&k, &in, plan.most_mcpu).uw <= 80 * W);
+}
+
+/* A power limit lowers the speed; the room below the cap that this shows is nobody's before
+ * readings tell that it is there. */
+static void a_speed_that_falls_lets_jobs_grow_in_steps_alone(void **state)
+{
+    struct watts curve = curve_of(20 * W, 60 * W, 2, 0);
+    struct keeper k = {0};
+    struct keeper_plan plan;
+    struct keeper_input in = {.now_ns = SECOND,
+                              .cap_uw = 45 * W,
+                              .machine_ns = SECOND,
+                              .sensed = true,
+                              .load_mcpu = 900,
+                              .machine = measured(watts_at(&curve, 900).uw),
+                              .cores = 2,
+                              .watts = &curve,
+                              .limit = true,
+                              .quota = true};
+    uint32_t before;
+
+    (void)state;
+    assert_int_equal(keeper_step(&k, &in, &plan), 0);
+    in.speed_permille = 400;
+    for (int i = 1; i <= 50; i++) {
+        in.brief = i % 5;
+        in.load_mcpu = plan.most_mcpu * 2 / 5;
+        in.machine = measured(watts_at(&curve, in.load_mcpu).uw);
+        in.now_ns = in.machine_ns += SECOND / 5;
+        before = plan.most_mcpu;
+        assert_int_equal(keeper_step(&k, &in, &plan), 0);
+        assert_true(plan.most_mcpu <= before + (in.brief ? 0 : 100));
+    }
+    assert_true(plan.most_mcpu > 1000); /* it does grow */
 }
 
 /* A reading of ten seconds tells more energy than the next ones of a second can pay back. */
@@ -764,6 +801,7 @@ int main(void)
         cmocka_unit_test(a_curve_that_was_moved_too_far_comes_back_in_seconds),
         cmocka_unit_test(a_cap_that_rises_is_used_at_once),
         cmocka_unit_test(one_brief_reading_above_the_cap_changes_nothing_two_shrink),
+        cmocka_unit_test(a_speed_that_falls_lets_jobs_grow_in_steps_alone),
         cmocka_unit_test(a_reading_after_a_pause_does_not_move_the_curve_too_far),
         cmocka_unit_test(slow_readings_below_their_forecasts_lower_the_curve_step_by_step),
         cmocka_unit_test(jobs_near_the_idle_power_are_not_paused_and_resumed_each_second),

@@ -222,11 +222,14 @@ static void take_handed(struct meter *m, struct handed_source *h, uint64_t now)
 
 /*
  * No machine that runs uses nothing: a coarse counter has not moved yet, or it is one of a virtual
- * machine that never will. Nothing is divided until it moves, or for STILL_NS; then it is a gap.
+ * machine that never will. Nothing is divided until it moves, or for STILL_NS; then it is a gap. It
+ * has moved if a brief reading has seen that since the last division.
  */
-static bool stands_still(struct meter *m, struct energy_range *news, uint64_t now)
+static bool stands_still(struct meter *m, struct energy_range *news, uint64_t now, bool brief)
 {
-    if (news->basis == POWER_UNKNOWN || news->uj > 0)
+    bool moved = !brief && m->split && m->pending.uj > 0 && m->pending_gap_ns == 0;
+
+    if (news->basis == POWER_UNKNOWN || news->uj > 0 || moved)
         return false;
     *news = (struct energy_range){0};
     m->split = true; /* what it jumps by is of all this time */
@@ -258,13 +261,13 @@ static void take_written(struct meter *m, uint64_t now)
     }
 }
 
-static void take_news(struct meter *m, uint64_t now)
+static void take_news(struct meter *m, uint64_t now, bool brief)
 {
     struct energy_range news = read_sensors(m, now);
     uint64_t pause = m->now.time_ns ? now - m->now.time_ns : 0;
     struct handed_source *h = find_handed(m, now);
 
-    m->now.brief = false;
+    m->now.brief = brief;
     read_packages(m);
     if (m->frequency)
         frequency_read(m->frequency);
@@ -272,7 +275,7 @@ static void take_news(struct meter *m, uint64_t now)
         take_handed(m, h, now);
         return;
     }
-    if (stands_still(m, &news, now))
+    if (stands_still(m, &news, now, brief))
         return;
     if (m->by_handed) /* it is away: what was used since its last reading is unknown */
         m->pending_gap_ns += sub_sat(m->now.time_ns, m->divided_ns);
@@ -501,7 +504,7 @@ void meter_tick(struct meter *m, bool looked)
                       !find_handed(m, now) && now < m->retry_ns))
         return;
     m->retry_ns = now + RETRY_NS;
-    take_news(m, now);
+    take_news(m, now, false);
     if (!m->waiting && (looked || !m->daemon->jobs->first)) {
         divide(m, now);
         return;
@@ -519,8 +522,8 @@ bool meter_pace(struct meter *m)
     if (!m->now.fast || m->by_handed || m->divided_ns == 0 || past == 0 ||
         proc_read_busy(m->daemon->root, &busy) < 0)
         return false;
-    take_news(m, now);
-    m->now.brief = m->split = true;
+    take_news(m, now, true);
+    m->split = true;
     m->now.load_mcpu = load_of(sub_sat(busy, m->paced_busy_ns), m->now.speed_permille, past);
     m->paced_ns = now;
     m->paced_busy_ns = busy;

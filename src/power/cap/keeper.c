@@ -12,12 +12,12 @@
 #define CORE_MCPU      1000
 #define QUANTUM        10 /* mcpu: less is not worth a change */
 #define LARGE_CORES    16
+#define STEP_PART      20 /* of the machine: what a quota grows by at most before a reading */
 #define MARGIN_AT_ONCE 40 /* permille, before any forecast was judged */
 #define LIMIT_MARGIN   20 /* permille of the cap that a power limit stays below it */
 #define OTHERS_MEAN    4  /* readings that the mean load of no job is about */
 #define ERRORS_MEAN    8  /* readings that the mean error of forecasts is about */
 #define CLEAR          20 /* permille above the cap that a reading has to show */
-#define CLEAR_BRIEF    80 /* the same of a brief one */
 #define CLEAR_BELOW    50 /* permille of the cap that a reading has to lie below its forecast */
 /* Permille: what a reading counts for the energy that was missed, and for the bias. Damped so that
  * a step of the machine's power is followed in about four readings without swinging. */
@@ -79,9 +79,8 @@ struct power_range keeper_forecast(const struct keeper *k, const struct keeper_i
 static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, uint64_t *before)
 {
     uint64_t over = 0, sure;
-    uint32_t clear = in->brief ? CLEAR_BRIEF : CLEAR;
 
-    if (in->machine.uw > in->cap_uw + mul_div(in->cap_uw, clear, 1000) && in->machine.uw > forecast)
+    if (in->machine.uw > in->cap_uw + mul_div(in->cap_uw, CLEAR, 1000) && in->machine.uw > forecast)
         over = in->machine.uw - forecast;
     sure = smaller_u64(over, *before);
     *before = over - sure;
@@ -253,10 +252,25 @@ static void change_to(struct keeper *k, const struct keeper_input *in, uint32_t 
     k->changed_ns = in->now_ns;
 }
 
-/* At most this much more at a time. */
-static uint32_t growth(const struct keeper_input *in)
+/*
+ * A quota is raised in small steps, each judged by a reading: a new fit may lie far from the
+ * machine's curve, and a power limit that lowers the speed leaves room only until somebody takes
+ * it.
+ */
+static bool grows_in_steps(const struct keeper *k, const struct keeper_input *in)
 {
-    return in->cores / LARGE_CORES > 1 ? in->cores / LARGE_CORES * CORE_MCPU : CORE_MCPU;
+    return in->quota && trusts(k, in);
+}
+
+/* How much it grows towards @fits at a time. */
+static uint32_t growth(const struct keeper *k, const struct keeper_input *in, uint32_t fits)
+{
+    uint32_t more = fits - k->most_mcpu, cores = in->cores / LARGE_CORES;
+
+    if (!grows_in_steps(k, in))
+        return (uint32_t)smaller_u64(more, (cores > 1 ? cores : 1) * CORE_MCPU);
+    more = (uint32_t)smaller_u64(more, more / 2 + QUANTUM);
+    return (uint32_t)smaller_u64(more, in->cores * CORE_MCPU / STEP_PART);
 }
 
 static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
@@ -264,23 +278,31 @@ static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
     return mcpu == full ? full : mcpu - mcpu % QUANTUM;
 }
 
-/* Growth within a core changes no thread of a job: a quota alone grows. Out of a pause jobs go on
- * at once, too, unless they did so before and that did not hold. */
-static void grow_within_core(struct keeper *k, const struct keeper_input *in, uint32_t to)
+/*
+ * Growth within a core changes no thread of a job: a quota alone grows, and is not waited for. Out
+ * of a pause jobs go on at once, too, unless they did so before and that did not hold.
+ */
+static void grow(struct keeper *k, const struct keeper_input *in, uint32_t fits)
 {
     uint32_t up = (k->most_mcpu + CORE_MCPU - 1) / CORE_MCPU * CORE_MCPU;
+    uint32_t to = k->most_mcpu + growth(k, in, fits);
 
-    if (!in->quota)
-        return;
-    if (k->most_mcpu)
-        k->most_mcpu = (uint32_t)smaller_u64(to, up);
-    else if (k->wait_ns <= KEEPER_GROW_NS)
-        change_to(k, in, (uint32_t)smaller_u64(to, CORE_MCPU));
+    if (in->quota && k->most_mcpu == 0 && k->wait_ns <= KEEPER_GROW_NS) {
+        change_to(k, in, (uint32_t)smaller_u64(fits, CORE_MCPU));
+    } else if (in->quota && to <= up) {
+        k->most_mcpu = to;
+    } else if (in->now_ns - k->changed_ns >= k->wait_ns) {
+        if (k->grew)
+            k->wait_ns = KEEPER_GROW_NS;
+        change_to(k, in, to);
+    } else if (in->quota) {
+        k->most_mcpu = up;
+    }
 }
 
 /* Shrinks, grows, or leaves it. Between half the margin and all of it nothing shrinks. A cap
- * that rises is not waited for. */
-static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
+ * that rises is not waited for. @judged: a reading has come that is not brief. */
+static void resize(struct keeper *k, const struct keeper_input *in, bool begins, bool judged)
 {
     uint32_t full = in->cores * CORE_MCPU, fits;
     uint64_t since = in->now_ns - k->changed_ns;
@@ -297,13 +319,8 @@ static void resize(struct keeper *k, const struct keeper_input *in, bool begins)
         if (k->grew && fits <= k->grew_from && since < k->wait_ns)
             k->wait_ns = smaller_u64(2 * k->wait_ns, KEEPER_WAIT_MAX);
         change_to(k, in, fits);
-    } else if (fits > k->most_mcpu) {
-        grow_within_core(k, in, fits);
-        if (fits > k->most_mcpu && in->now_ns - k->changed_ns >= k->wait_ns) {
-            if (k->grew)
-                k->wait_ns = KEEPER_GROW_NS;
-            change_to(k, in, (uint32_t)smaller_u64(fits, (uint64_t)k->most_mcpu + growth(in)));
-        }
+    } else if (fits > k->most_mcpu && (judged || !grows_in_steps(k, in))) {
+        grow(k, in, fits);
     }
 }
 
@@ -367,7 +384,7 @@ static uint64_t limit_below(const struct keeper_input *in)
 int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_plan *ret)
 {
     struct keeper_plan plan = {.next_ns = UINT64_MAX};
-    bool begins = k->cap_uw == 0;
+    bool begins = k->cap_uw == 0, judged = false;
 
     if (in->cap_uw == 0) {
         plan.changed = !begins;
@@ -382,16 +399,16 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     if (begins || in->cap_uw < k->cap_uw - k->cap_uw / FALL_PART)
         k->begun_ns = in->now_ns;
     if (is_reading(k, in)) {
+        judged = !in->brief;
         if (in->brief) {
             warn(k, in);
         } else {
-            k->brief_over_uw = 0;
             follow_others(k, in);
             learn(k, in);
             judge(k, in);
         }
     }
-    resize(k, in, begins);
+    resize(k, in, begins, judged);
     share_out(k, in, &plan);
     plan.changed = begins || in->cap_uw != k->cap_uw || plan.cores != k->cores;
     plan.over = is_over(k, in);

@@ -8,9 +8,10 @@
  *
  * It shrinks at once; a load that is less than the least quota is none. Within the core that a
  * quota divides it grows at each reading, and once out of a pause, unless that did not hold; by
- * further cores, at most one (a sixteenth of a larger machine) at a time, KEEPER_GROW_NS after the
- * last change, and waits longer after growth that did not hold; when the cap rises, it grows at
- * once.
+ * further cores KEEPER_GROW_NS after the last change, and waits longer after growth that did not
+ * hold. While readings come in, a quota grows by at most a twentieth of the machine before the next
+ * one; without, and where there is no quota, by at most one core (a sixteenth of a larger machine)
+ * at a time. When the cap rises, it grows at once.
  *
  * While readings come in, the curve is moved onto them (bias), slowly, since single readings are
  * noisy and a cap is kept in the mean of ten seconds. The margin below the cap is a fixed part and
