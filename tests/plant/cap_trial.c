@@ -50,6 +50,7 @@ struct trial {
     uint64_t quota_ns;                       /* that jobs have used since then */
     struct interval total;                   /* from the begin to the plant's last step */
     struct interval tick, look;              /* begins of a reading of a second, of any reading */
+    struct interval paced;                   /* the last look's, whether it was a reading or not */
     uint64_t wall_uj[STEPS];                 /* after each step */
     bool has_limit, jobs, is_split;
     struct stand_in learnt;
@@ -85,13 +86,23 @@ static void keep(struct trial *t)
     keeper_step(&t->keeper, &t->in, &t->plan);
 }
 
+static struct interval from_now(const struct trial *t)
+{
+    struct interval ret = t->total;
+
+    ret.begin_ms = t->now_ms;
+    return ret;
+}
+
+/* A counter that has not moved since the last look shows nothing new. */
 static void take_reading(struct trial *t, const struct interval *since, bool brief)
 {
     t->in.machine = mean(t->total.wall_uj - since->wall_uj, t->now_ms - since->begin_ms);
-    t->in.machine_ns = t->now_ms * NS;
     t->in.brief = brief;
-    t->look = t->total;
-    t->look.begin_ms = t->now_ms;
+    if (t->total.wall_uj != t->look.wall_uj) {
+        t->look = from_now(t);
+        t->in.machine_ns = t->now_ms * NS;
+    }
 }
 
 static void on_tick(struct trial *t)
@@ -107,7 +118,7 @@ static void on_tick(struct trial *t)
     t->is_split = false;
     t->in.load_mcpu = load_of(t, busy_ns, ms);
     t->in.other_mcpu = load_of(t, t->total.other_ns - t->tick.other_ns, ms);
-    t->tick = t->look;
+    t->tick = t->paced = from_now(t);
     stand_in_add(&t->learnt, &sample, &t->in.machine);
     above = t->in.machine.uw > packages.uw ? t->in.machine.uw - packages.uw : 0;
     t->in.unlimited_uw -= t->in.unlimited_uw / 8;
@@ -118,12 +129,13 @@ static void on_tick(struct trial *t)
 
 static void on_pace(struct trial *t)
 {
-    struct interval since = t->look;
+    struct interval since = t->look, paced = t->paced;
 
     t->is_split = true;
+    t->paced = from_now(t);
     if (t->total.wall_uj == since.wall_uj)
         return;
-    t->in.load_mcpu = load_of(t, t->total.busy_ns - since.busy_ns, t->now_ms - since.begin_ms);
+    t->in.load_mcpu = load_of(t, t->total.busy_ns - paced.busy_ns, t->now_ms - paced.begin_ms);
     take_reading(t, &since, true);
     keep(t);
 }

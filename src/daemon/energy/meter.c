@@ -222,14 +222,11 @@ static void take_handed(struct meter *m, struct handed_source *h, uint64_t now)
 
 /*
  * No machine that runs uses nothing: a coarse counter has not moved yet, or it is one of a virtual
- * machine that never will. Nothing is divided until it moves, or for STILL_NS; then it is a gap. It
- * has moved if a brief reading has seen that since the last division.
+ * machine that never will. Nothing is divided until it moves, or for STILL_NS; then it is a gap.
  */
-static bool stands_still(struct meter *m, struct energy_range *news, uint64_t now, bool brief)
+static bool stands_still(struct meter *m, struct energy_range *news, uint64_t now)
 {
-    bool moved = !brief && m->split && m->pending.uj > 0 && m->pending_gap_ns == 0;
-
-    if (news->basis == POWER_UNKNOWN || news->uj > 0 || moved)
+    if (news->basis == POWER_UNKNOWN || news->uj > 0)
         return false;
     *news = (struct energy_range){0};
     m->split = true; /* what it jumps by is of all this time */
@@ -238,6 +235,14 @@ static bool stands_still(struct meter *m, struct energy_range *news, uint64_t no
         m->now.sensed = false;
     m->stood |= !m->waiting;
     return m->waiting;
+}
+
+/* Brief readings have seen already all that the counter has moved by since the last division: what
+ * moves it next is used since the last of them. */
+static bool was_seen(const struct meter *m, const struct energy_range *news)
+{
+    return news->basis != POWER_UNKNOWN && news->uj == 0 && !m->by_handed && m->split &&
+           m->pending.uj > 0 && m->pending_gap_ns == 0;
 }
 
 /*
@@ -261,13 +266,14 @@ static void take_written(struct meter *m, uint64_t now)
     }
 }
 
-static void take_news(struct meter *m, uint64_t now, bool brief)
+/* @whole: what is pending is divided next. */
+static void take_news(struct meter *m, uint64_t now, bool whole)
 {
     struct energy_range news = read_sensors(m, now);
     uint64_t pause = m->now.time_ns ? now - m->now.time_ns : 0;
     struct handed_source *h = find_handed(m, now);
 
-    m->now.brief = brief;
+    m->now.brief = false;
     read_packages(m);
     if (m->frequency)
         frequency_read(m->frequency);
@@ -275,7 +281,12 @@ static void take_news(struct meter *m, uint64_t now, bool brief)
         take_handed(m, h, now);
         return;
     }
-    if (stands_still(m, &news, now, brief))
+    if (whole && was_seen(m, &news)) {
+        m->waiting = false;
+        m->now.sensed = true;
+        return;
+    }
+    if (stands_still(m, &news, now))
         return;
     if (m->by_handed) /* it is away: what was used since its last reading is unknown */
         m->pending_gap_ns += sub_sat(m->now.time_ns, m->divided_ns);
@@ -499,13 +510,14 @@ void meter_tick(struct meter *m, bool looked)
 {
     uint64_t now = clock_now_ns();
     struct handed_source *h;
+    bool whole = looked || !m->daemon->jobs->first;
 
     if (is_off(m) || (m->n_used == 0 && m->model.count == 0 && m->learnt.basis == POWER_UNKNOWN &&
                       !find_handed(m, now) && now < m->retry_ns))
         return;
     m->retry_ns = now + RETRY_NS;
-    take_news(m, now, false);
-    if (!m->waiting && (looked || !m->daemon->jobs->first)) {
+    take_news(m, now, whole);
+    if (!m->waiting && whole) {
         divide(m, now);
         return;
     }
@@ -522,8 +534,8 @@ bool meter_pace(struct meter *m)
     if (!m->now.fast || m->by_handed || m->divided_ns == 0 || past == 0 ||
         proc_read_busy(m->daemon->root, &busy) < 0)
         return false;
-    take_news(m, now, true);
-    m->split = true;
+    take_news(m, now, false);
+    m->now.brief = m->split = true;
     m->now.load_mcpu = load_of(sub_sat(busy, m->paced_busy_ns), m->now.speed_permille, past);
     m->paced_ns = now;
     m->paced_busy_ns = busy;

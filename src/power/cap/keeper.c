@@ -12,7 +12,7 @@
 #define CORE_MCPU      1000
 #define QUANTUM        10 /* mcpu: less is not worth a change */
 #define LARGE_CORES    16
-#define STEP_PART      20 /* of the machine: what a quota grows by at most before a reading */
+#define STEP_PART      20 /* of the machine: what a quota grows by at most in a second */
 #define MARGIN_AT_ONCE 40 /* permille, before any forecast was judged */
 #define LIMIT_MARGIN   20 /* permille of the cap that a power limit stays below it */
 #define OTHERS_MEAN    4  /* readings that the mean load of no job is about */
@@ -23,6 +23,7 @@
  * a step of the machine's power is followed in about four readings without swinging. */
 #define MISSED_GAIN 400
 #define BIAS_GAIN   100
+#define BRIEF_APART (NS_PER_S / 2) /* brief readings further apart are not in a row */
 #define STEADY_MS   2500 /* a longer pause between readings teaches no more than this one */
 /* Energy above the cap is saved again within about PAY_MS, forgotten in FORGET_MS; it is at most
  * what the cap allows in DEBT_MS, at least minus that of CREDIT_MS: what a counter that changes in
@@ -73,8 +74,9 @@ struct power_range keeper_forecast(const struct keeper *k, const struct keeper_i
 
 /*
  * The excess that two readings in a row have over the forecast, if both lie clearly above the cap.
- * A counter that changes in steps shows too much in one reading and then too little, never twice
- * too much; in between, the lasting part of it is the mean's.
+ * A counter that changes each tenth of a second shows too much in one reading and then too little,
+ * never twice too much, and one that changes each millisecond shows it all; in between, the lasting
+ * part of it is the mean's.
  */
 static uint64_t surely_over(const struct keeper_input *in, uint64_t forecast, uint64_t *before)
 {
@@ -142,19 +144,24 @@ static void owe(struct keeper *k, const struct keeper_input *in, int64_t ms)
         k->debt_uj = -cap * CREDIT_MS / 1000;
 }
 
+/* How long the reading is, in ms, at least 1; 1 for the first. */
+static int64_t since_reading(const struct keeper *k, const struct keeper_input *in)
+{
+    return trusts(k, in) ? (int64_t)((in->machine_ns - k->read_ns) / NS_PER_MS) + 1 : 1;
+}
+
 /*
  * Moves the curve onto the readings: at once onto the first one, and where two lie clearly above
  * the cap or below their forecasts; otherwise slowly. Single readings are off by more than any
  * window of ten seconds.
  */
-static void learn(struct keeper *k, const struct keeper_input *in)
+static void learn(struct keeper *k, const struct keeper_input *in, int64_t ms)
 {
     bool first = !trusts(k, in);
     uint64_t reading = in->machine.uw, forecast;
-    int64_t residual, step, ms;
+    int64_t residual, step;
     struct watts w;
 
-    ms = first ? 0 : (int64_t)((in->machine_ns - k->read_ns) / NS_PER_MS) + 1;
     if (first)
         k->bias_uw = k->off_uw = k->missed_uj = k->debt_uj = 0;
     k->read_ns = in->machine_ns;
@@ -163,7 +170,7 @@ static void learn(struct keeper *k, const struct keeper_input *in)
     residual = (int64_t)(reading - forecast);
     if (first) {
         k->margin_permille = MARGIN_AT_ONCE;
-        k->over_uw = k->brief_over_uw = k->below_uw = 0;
+        k->over_uw = k->below_uw = 0;
         k->bias_uw = residual;
         return;
     }
@@ -185,6 +192,11 @@ static void warn(struct keeper *k, const struct keeper_input *in)
 {
     struct watts w = moved(k, in);
 
+    if (in->machine_ns == k->brief_ns) /* a step without a new one */
+        return;
+    if (in->machine_ns - k->brief_ns > BRIEF_APART)
+        k->brief_over_uw = 0;
+    k->brief_ns = in->machine_ns;
     if (trusts(k, in))
         k->bias_uw += (int64_t)surely_over(in, watts_at(&w, in->load_mcpu).uw, &k->brief_over_uw);
 }
@@ -262,15 +274,18 @@ static bool grows_in_steps(const struct keeper *k, const struct keeper_input *in
     return in->quota && trusts(k, in);
 }
 
-/* How much it grows towards @fits at a time. */
-static uint32_t growth(const struct keeper *k, const struct keeper_input *in, uint32_t fits)
+/* How much it grows towards @fits at a time, after a reading of @ms. */
+static uint32_t growth(const struct keeper *k, const struct keeper_input *in, uint32_t fits,
+                       int64_t ms)
 {
-    uint32_t more = fits - k->most_mcpu, cores = in->cores / LARGE_CORES;
+    uint64_t more = fits - k->most_mcpu, cores = in->cores / LARGE_CORES, most;
 
     if (!grows_in_steps(k, in))
         return (uint32_t)smaller_u64(more, (cores > 1 ? cores : 1) * CORE_MCPU);
-    more = (uint32_t)smaller_u64(more, more / 2 + QUANTUM);
-    return (uint32_t)smaller_u64(more, in->cores * CORE_MCPU / STEP_PART);
+    most =
+        mul_div((uint64_t)in->cores * CORE_MCPU / STEP_PART, ms > 1000 ? (uint64_t)ms : 1000, 1000);
+    most = smaller_u64(most, more / 2 + (uint64_t)in->cores * QUANTUM);
+    return (uint32_t)smaller_u64(more, most > KEEPER_QUOTA_MIN ? most : KEEPER_QUOTA_MIN);
 }
 
 static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
@@ -282,10 +297,10 @@ static uint32_t whole_quanta(uint32_t mcpu, uint32_t full)
  * Growth within a core changes no thread of a job: a quota alone grows, and is not waited for. Out
  * of a pause jobs go on at once, too, unless they did so before and that did not hold.
  */
-static void grow(struct keeper *k, const struct keeper_input *in, uint32_t fits)
+static void grow(struct keeper *k, const struct keeper_input *in, uint32_t fits, int64_t ms)
 {
     uint32_t up = (k->most_mcpu + CORE_MCPU - 1) / CORE_MCPU * CORE_MCPU;
-    uint32_t to = k->most_mcpu + growth(k, in, fits);
+    uint32_t to = k->most_mcpu + growth(k, in, fits, ms);
 
     if (in->quota && k->most_mcpu == 0 && k->wait_ns <= KEEPER_GROW_NS) {
         change_to(k, in, (uint32_t)smaller_u64(fits, CORE_MCPU));
@@ -301,8 +316,8 @@ static void grow(struct keeper *k, const struct keeper_input *in, uint32_t fits)
 }
 
 /* Shrinks, grows, or leaves it. Between half the margin and all of it nothing shrinks. A cap
- * that rises is not waited for. @judged: a reading has come that is not brief. */
-static void resize(struct keeper *k, const struct keeper_input *in, bool begins, bool judged)
+ * that rises is not waited for. @ms: of a reading that has come and is not brief; 0: none has. */
+static void resize(struct keeper *k, const struct keeper_input *in, bool begins, int64_t ms)
 {
     uint32_t full = in->cores * CORE_MCPU, fits;
     uint64_t since = in->now_ns - k->changed_ns;
@@ -319,8 +334,8 @@ static void resize(struct keeper *k, const struct keeper_input *in, bool begins,
         if (k->grew && fits <= k->grew_from && since < k->wait_ns)
             k->wait_ns = smaller_u64(2 * k->wait_ns, KEEPER_WAIT_MAX);
         change_to(k, in, fits);
-    } else if (fits > k->most_mcpu && (judged || !grows_in_steps(k, in))) {
-        grow(k, in, fits);
+    } else if (fits > k->most_mcpu && (ms || !grows_in_steps(k, in))) {
+        grow(k, in, fits, ms);
     }
 }
 
@@ -384,7 +399,8 @@ static uint64_t limit_below(const struct keeper_input *in)
 int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_plan *ret)
 {
     struct keeper_plan plan = {.next_ns = UINT64_MAX};
-    bool begins = k->cap_uw == 0, judged = false;
+    bool begins = k->cap_uw == 0;
+    int64_t ms = 0;
 
     if (in->cap_uw == 0) {
         plan.changed = !begins;
@@ -399,16 +415,16 @@ int keeper_step(struct keeper *k, const struct keeper_input *in, struct keeper_p
     if (begins || in->cap_uw < k->cap_uw - k->cap_uw / FALL_PART)
         k->begun_ns = in->now_ns;
     if (is_reading(k, in)) {
-        judged = !in->brief;
         if (in->brief) {
             warn(k, in);
         } else {
+            ms = since_reading(k, in);
             follow_others(k, in);
-            learn(k, in);
+            learn(k, in, ms);
             judge(k, in);
         }
     }
-    resize(k, in, begins, judged);
+    resize(k, in, begins, ms);
     share_out(k, in, &plan);
     plan.changed = begins || in->cap_uw != k->cap_uw || plan.cores != k->cores;
     plan.over = is_over(k, in);

@@ -9,9 +9,9 @@
  * It shrinks at once; a load that is less than the least quota is none. Within the core that a
  * quota divides it grows at each reading, and once out of a pause, unless that did not hold; by
  * further cores KEEPER_GROW_NS after the last change, and waits longer after growth that did not
- * hold. While readings come in, a quota grows by at most a twentieth of the machine before the next
- * one; without, and where there is no quota, by at most one core (a sixteenth of a larger machine)
- * at a time. When the cap rises, it grows at once.
+ * hold. While readings come in, a quota grows (but out of a pause) with them alone, by at most a
+ * twentieth of the machine a second; without, and where there is no quota, by at most one core (a
+ * sixteenth of a larger machine) at a time. When the cap rises, it grows at once.
  *
  * While readings come in, the curve is moved onto them (bias), slowly, since single readings are
  * noisy and a cap is kept in the mean of ten seconds. The margin below the cap is a fixed part and
@@ -60,6 +60,7 @@ struct keeper {
     uint64_t over_uw;       /* how far the last reading lay above cap and forecast; 0: not */
     uint64_t below_uw;      /* how far it lay below its forecast, if that is clear; 0: not */
     uint64_t brief_over_uw; /* the same of the last brief one */
+    uint64_t brief_ns;      /* its time */
     uint32_t other_mcpu;    /* mean load of no job */
 };
 
