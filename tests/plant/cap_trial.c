@@ -27,7 +27,7 @@
 #define SLICE_MS 10
 #define STEP_MS  100 /* of the plant, and the period of the quota */
 #define TICK_MS  1000
-#define PACE_MS  200
+#define PACE_MS  100
 #define IDLE_MS  3000
 #define BUSY_MS  25000
 #define CAP_MS   14000

@@ -23,7 +23,8 @@
 #define ERROR_WORD "cap-not-kept"
 
 #define FIT_SAVE_SAMPLES 300
-#define PACE_US          200000
+#define PACE_US          100000 /* a fan that steps up is above the cap for half a second */
+#define ACCURACY_US      2000
 #define GUESS_ERROR      300 /* permille, of the curve made of one reading */
 #define GUESS_APART      200 /* mcpu: so much more load makes a better guess */
 #define NEARLY_FULL      900 /* mcpu of a core */
@@ -505,10 +506,10 @@ int power_caps_new(struct daemon *d, struct power_caps **ret, struct error *err)
     c->next_ns = CAP_NO_END;
     r = read_model(c, err);
     if (r == 0) {
-        r = sd_event_add_time(d->event, &c->timer, CLOCK_BOOTTIME, 0, 0, on_timer, c);
+        r = sd_event_add_time(d->event, &c->timer, CLOCK_BOOTTIME, 0, ACCURACY_US, on_timer, c);
         r = r < 0 ? r
-                  : sd_event_add_time_relative(d->event, &c->pace, CLOCK_MONOTONIC, PACE_US, 0,
-                                               on_pace, c);
+                  : sd_event_add_time_relative(d->event, &c->pace, CLOCK_MONOTONIC, PACE_US,
+                                               ACCURACY_US, on_pace, c);
         r = r < 0 ? error_set(err, r, "cannot make an event: %s", strerror(-r)) : 0;
     }
     if (r < 0) {

@@ -17,7 +17,7 @@
 #define LIMIT_MARGIN   20 /* permille of the cap that a power limit stays below it */
 #define OTHERS_MEAN    4  /* readings that the mean load of no job is about */
 #define ERRORS_MEAN    8  /* readings that the mean error of forecasts is about */
-#define CLEAR          20 /* permille above the cap that a reading has to show */
+#define CLEAR          10 /* permille above the cap that a reading has to show */
 #define CLEAR_BELOW    50 /* permille of the cap that a reading has to lie below its forecast */
 /* Permille: what a reading counts for the energy that was missed, and for the bias. Damped so that
  * a step of the machine's power is followed in about four readings without swinging. */
