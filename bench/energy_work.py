@@ -51,7 +51,7 @@ TRIED_S, TRIED_SETTLE_S = 2.0, 0.7  # a division, before the best ones are known
 BEST = 3
 SETTLE_S, MEASURE_S = 4.0, 10.0
 OURS_SETTLE_S, OURS_MEASURE_S = 20.0, 15.0  # a keeper grows ten seconds after others' load has gone
-TRIM_S, TRIMS = 4.0, 4
+TRIM_S, TRIMS, TRIMMED = 4.0, 8, 0.98
 LEAST_CORES = 0.05
 GOAL_BEST, GOAL_GAIN = 0.95, 1.2
 
@@ -218,14 +218,25 @@ class Bed:
         return Setting(name, [self.stock[model, n] for model, n in zip(JOBS, threads)], apply)
 
     def trim(self, setting):
-        """Moves the quota until the mean power is just below the cap, as far as this machine goes."""
+        """Moves the quota until the mean power is just below the cap, as far as this machine goes: by the curve's
+        slope, and between the nearest quotas below and above the cap once both are known."""
         slope = max((self.points[-1] - self.points[0]) / os.cpu_count(), 0.1)  # W per core
-        cores = self.cores
+        cores, seen = self.cores, []
         for _ in range(TRIMS):
             self.trimmed[setting.name] = cores
             drawn = setting.go(self.meter, 2, TRIM_S)["uw"] / 1e6
-            cores = min(max(cores + 0.7 * (self.cap_w * 0.995 - drawn) / slope, LEAST_CORES), os.cpu_count())
-        self.trimmed[setting.name] = cores
+            seen.append((cores, drawn))
+            if TRIMMED * self.cap_w <= drawn <= self.cap_w:
+                break
+            low = max((s for s in seen if s[1] <= self.cap_w), default=None)
+            high = min((s for s in seen if s[1] > self.cap_w), default=None)
+            if low and high and high[0] > low[0]:
+                part = (self.cap_w * 0.995 - low[1]) / (high[1] - low[1])
+                cores = low[0] + (high[0] - low[0]) * min(max(part, 0.1), 0.9)
+            else:
+                cores = min(max(cores + 0.7 * (self.cap_w * 0.995 - drawn) / slope, LEAST_CORES), os.cpu_count())
+        below = [s for s in seen if s[1] <= self.cap_w]
+        self.trimmed[setting.name] = max(below)[0] if below else seen[-1][0]
 
 
 def tried(bed):

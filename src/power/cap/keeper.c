@@ -12,13 +12,14 @@
 #define CORE_MCPU      1000
 #define QUANTUM        10 /* mcpu: less is not worth a change */
 #define LARGE_CORES    16
-#define STEP_PART      20 /* of the machine: what a quota grows by at most in a second */
-#define MARGIN_AT_ONCE 40 /* permille, before any forecast was judged */
-#define LIMIT_MARGIN   20 /* permille of the cap that a power limit stays below it */
-#define OTHERS_MEAN    4  /* readings that the mean load of no job is about */
-#define ERRORS_MEAN    8  /* readings that the mean error of forecasts is about */
-#define CLEAR          10 /* permille above the cap that a reading has to show */
-#define CLEAR_BELOW    50 /* permille of the cap that a reading has to lie below its forecast */
+#define STEP_PART      20  /* of the machine: what a quota grows by at most in a second */
+#define MARGIN_AT_ONCE 40  /* permille, before any forecast was judged */
+#define LIMIT_MARGIN   20  /* permille of the cap that a power limit stays below it */
+#define OTHERS_GONE    100 /* mcpu less of no job */
+#define OTHERS_MEAN    4   /* readings that the mean load of no job is about */
+#define ERRORS_MEAN    8   /* readings that the mean error of forecasts is about */
+#define CLEAR          10  /* permille above the cap that a reading has to show */
+#define CLEAR_BELOW    50  /* permille of the cap that a reading has to lie below its forecast */
 /* Permille: what a reading counts for the energy that was missed, and for the bias. Damped so that
  * a step of the machine's power is followed in about four readings without swinging. */
 #define MISSED_GAIN 400
@@ -260,6 +261,7 @@ static void change_to(struct keeper *k, const struct keeper_input *in, uint32_t 
 {
     k->grew = mcpu > k->most_mcpu;
     k->grew_from = k->most_mcpu;
+    k->beside_mcpu = in->other_mcpu;
     k->most_mcpu = mcpu;
     k->changed_ns = in->now_ns;
 }
@@ -335,6 +337,8 @@ static void resize(struct keeper *k, const struct keeper_input *in, bool begins,
             k->wait_ns = smaller_u64(2 * k->wait_ns, KEEPER_WAIT_MAX);
         change_to(k, in, fits);
     } else if (fits > k->most_mcpu && (ms || !grows_in_steps(k, in))) {
+        if (in->other_mcpu + OTHERS_GONE < k->beside_mcpu) /* they may have been the reason */
+            k->wait_ns = KEEPER_GROW_NS;
         grow(k, in, fits, ms);
     }
 }

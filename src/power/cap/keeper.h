@@ -9,9 +9,10 @@
  * It shrinks at once; a load that is less than the least quota is none. Within the core that a
  * quota divides it grows at each reading, and once out of a pause, unless that did not hold; by
  * further cores KEEPER_GROW_NS after the last change, and waits longer after growth that did not
- * hold. While readings come in, a quota grows (but out of a pause) with them alone, by at most a
- * twentieth of the machine a second; without, and where there is no quota, by at most one core (a
- * sixteenth of a larger machine) at a time. When the cap rises, it grows at once.
+ * hold, until load of no job has gone. While readings come in, a quota
+ * grows (but out of a pause) with them alone, by at most a twentieth of the machine a second;
+ * without, and where there is no quota, by at most one core (a sixteenth of a larger machine) at a
+ * time. When the cap rises, it grows at once.
  *
  * While readings come in, the curve is moved onto them (bias), slowly, since single readings are
  * noisy and a cap is kept in the mean of ten seconds. The margin below the cap is a fixed part and
@@ -49,6 +50,7 @@ struct keeper {
     uint64_t changed_ns;      /* last time that most_mcpu changed */
     bool grew;                /* then it became more */
     uint32_t grew_from;       /* what it was before */
+    uint32_t beside_mcpu;     /* the load of no job then */
     uint64_t wait_ns;         /* before it grows again */
     uint64_t read_ns;         /* time of the last reading that counted; 0: none */
     uint64_t over_ns;         /* since when readings are above the cap; 0: they are not */
