@@ -36,7 +36,7 @@
 #define NS       UINT64_C(1000000) /* of a ms */
 #define ALLOWED  1030              /* permille of the cap */
 
-/* What was busy since the begin of an interval, and the plant's counters then. */
+/* Busy time since the begin of an interval, and the plant's counters then. */
 struct interval {
     uint32_t begin_ms;
     uint64_t busy_ns, other_ns, wall_uj, package_uj;
