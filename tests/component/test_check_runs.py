@@ -281,7 +281,8 @@ def test_second_try_ends_at_its_own_limit(check, tmp_path):
 def test_what_a_suite_leaves_running_is_named_and_ended_before_its_second_try_and_at_its_end(check, tmp_path):
     report, again = tmp_path / "s.xml", check.second_try(tmp_path / "s.xml")
     alive = f"sleep 0.5; grep -c sleep /proc/$(cat {tmp_path}/left)/cmdline > {tmp_path}/alive 2>/dev/null || true"  # of one that has ended: nothing
-    leave = f"setsid sleep 86399 >/dev/null 2>&1 & echo $! > {tmp_path}/left"
+    # A process that has not become sleep yet has the name of its shell.
+    leave = f"setsid sleep 86399 >/dev/null 2>&1 & echo $! > {tmp_path}/left; until grep -qx sleep /proc/$!/comm; do sleep 0.01; done"
     phase = check.Phase("s", f"{leave}; echo \"{junit('failure')}\" > {report}; exit 1", results=(check.pytest_results, report, report),
                         again=lambda failed: f"{alive}; {leave}; echo \"{junit('')}\" > {again}")
     total = check.run_all([phase], 1)

@@ -18,7 +18,7 @@ const SLOW_MS = 2500; // an answer that takes longer says so
 const TELL_MS = 1000; // the shortest time between two changes of the page
 const WHOLE_MS = 120000; // the list is fetched anew
 const AGAIN_MS = 3000;
-const ANEW_MS = 10000; // between two lists that areas unknown so far ask for, and where there is no stream
+const ANEW_MS = 10000; // between two lists that something unknown so far asks for, and where there is no stream
 const HAPPENED_MAX = 200;
 
 export class HubLive implements Connection {
@@ -46,6 +46,7 @@ export class HubLive implements Connection {
   private due = Infinity; // when a window of the policy or a price ends, which no event tells
   private fetching = false;
   private stale = false; // the list that is fetched may be too old
+  private counting = false; // the hub does not know yet what was used of a budget today, and no event will tell
 
   constructor(readonly session: Session) {}
 
@@ -142,6 +143,7 @@ export class HubLive implements Connection {
     this.currency = all.currency ?? "";
     this.areas = all.areas;
     this.due = Date.now() - all.now_ms + all.areas.reduce((first, a) => Math.min(first, a.next_ms ?? Infinity, a.price?.until_ms ?? Infinity), Infinity);
+    this.counting = all.areas.some((a) => a.unit === null && a.budget !== null && a.budget.used_uj === null);
     this.byPath.clear();
     this.below.clear();
     for (const area of all.areas) this.byPath.set(area.area, area);
@@ -157,7 +159,7 @@ export class HubLive implements Connection {
   /** For how long the list is good, in ms. */
   private keeps(): number {
     const open = this.events?.readyState === EventSource.OPEN;
-    return open && Date.now() < this.due ? WHOLE_MS : ANEW_MS;
+    return open && Date.now() < this.due && !this.counting ? WHOLE_MS : ANEW_MS;
   }
 
   private askSoon(ms: number): void {
