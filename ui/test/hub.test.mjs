@@ -131,6 +131,8 @@ describe("the organization's page", { skip }, () => {
     const to = Date.now(), kwh = 3.6e12;
     const record = (user, seq, uj) => ({ point: `user:${user}`, seq, from: to - 60000, to, mono: 1e9, uj, low: uj, high: uj, basis: "modelled", gap: 0 });
     lab3.report("energy", { v: 1, boot: 77, records: [record("grace", 1, 2 * kwh), record("alan", 2, kwh)] });
+    const known = (by, key) => page.evaluate((b, k) => fetch(`/v1/energy?by=${b}&from=${Date.now()}&to=${Date.now() + 1}`).then((a) => a.json()).then(({ rows }) => rows.some((r) => r.key === k)), by, key);
+    for (const [by, key] of [["user", "alan"], ["area", "unlp/lab3"]]) await eventually(() => known(by, key), `the hub has the energy of ${key}`); // the page asks once a minute
     for (const [by, first] of [["area", /Laboratory 3/], ["day", /^20\d\d-\d\d-\d\d/], ["user", /^grace\s+2\.\d* kWh/], ["user", /^alan\s+1\.\d* kWh/]]) {
       await page.$$eval(".page.used .buttons button", (all, b) => all.find((x) => x.textContent === b).click(), by);
       await page.waitForFunction((source) => [...document.querySelectorAll(".page.used tbody tr")].some((r) => new RegExp(source).test(r.innerText) && /J|Wh/.test(r.innerText)), {}, first.source);
