@@ -76,9 +76,8 @@ def bus(line, unit=3):
 
 
 def steady(records):
-    """Two records of a meter one after the other, of which neither has a gap; None: there are none yet."""
-    whole = [r["gap"] == 0 and r["uj"] > 1000e6 for r in records]
-    return next(((records[i - 1], records[i]) for i in range(len(records) - 1, 0, -1) if whole[i - 1] and whole[i]), None)
+    """Two records of a meter one after the other, of which the second has no gap; None: there are none yet."""
+    return next((pair for pair in zip(records, records[1:]) if pair[1]["gap"] == 0 and pair[0]["uj"] > 1000e6), None)
 
 
 def test_meters_relay_and_sensor_share_a_line(bed, line, device, tmp_path):  # noqa: F811

@@ -43,10 +43,9 @@ export class HubLive implements Connection {
   private asker = 0;
   private rest = 0;
   private whole = 0;
-  private due = Infinity; // when a window of the policy or a price ends, which no event tells
+  private due = Infinity; // when a window of the policy or a price ends, or a budget's use is known, which no event tells
   private fetching = false;
   private stale = false; // the list that is fetched may be too old
-  private counting = false; // the hub does not know yet what was used of a budget today, and no event will tell
 
   constructor(readonly session: Session) {}
 
@@ -142,8 +141,8 @@ export class HubLive implements Connection {
     this.zone = all.zone;
     this.currency = all.currency ?? "";
     this.areas = all.areas;
-    this.due = Date.now() - all.now_ms + all.areas.reduce((first, a) => Math.min(first, a.next_ms ?? Infinity, a.price?.until_ms ?? Infinity), Infinity);
-    this.counting = all.areas.some((a) => a.unit === null && a.budget !== null && a.budget.used_uj === null);
+    const counted = (a: Area) => a.unit !== null || a.budget?.used_uj !== null; // else the hub soon knows what was used today
+    this.due = Date.now() - all.now_ms + all.areas.reduce((first, a) => Math.min(first, counted(a) ? Infinity : 0, a.next_ms ?? Infinity, a.price?.until_ms ?? Infinity), Infinity);
     this.byPath.clear();
     this.below.clear();
     for (const area of all.areas) this.byPath.set(area.area, area);
@@ -159,7 +158,7 @@ export class HubLive implements Connection {
   /** For how long the list is good, in ms. */
   private keeps(): number {
     const open = this.events?.readyState === EventSource.OPEN;
-    return open && Date.now() < this.due && !this.counting ? WHOLE_MS : ANEW_MS;
+    return open && Date.now() < this.due ? WHOLE_MS : ANEW_MS;
   }
 
   private askSoon(ms: number): void {
