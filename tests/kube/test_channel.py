@@ -166,12 +166,13 @@ def test_who_floods_with_forged_tokens_takes_nothing_from_others(plane, proxy, n
     pod = chief(plane, namespace)
     token = plane.token("default", namespace, "threadtide", pod)
     loud = Chief(channel, None, namespace, address="127.0.0.2")
-    statuses = []
+    statuses, begun = [], time.monotonic()
     for n in range(150):
         loud.token = forged(token) + str(n)
         statuses.append(loud.post(report())[0])
-    assert statuses[:20] == [401] * 20 and statuses[-1] == 429
-    assert 20 <= reviews(proxy) < 100
+    asked = 20 + 2 * (time.monotonic() - begun) + 1  # at once, and two a second
+    assert statuses[:20] == [401] * 20 and set(statuses) == {401, 429}
+    assert 20 <= statuses.count(401) <= asked and reviews(proxy) <= asked
     assert Chief(channel, token, namespace).post(report())[0] == 200
 
 
