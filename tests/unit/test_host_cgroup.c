@@ -222,6 +222,120 @@ static void kills_for_memory_are_read_where_the_kernel_counts_them(void **state)
     }
 }
 
+static void a_groups_memory_is_told_without_what_a_file_holds_too(void **state)
+{
+    static const struct tree_file old[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup none rw,memory\n"},
+        {"m/a/memory.limit_in_bytes", "9223372036854771712\n"},
+        {"m/a/memory.usage_in_bytes", "1000000\n"},
+        {"m/a/memory.stat", "inactive_file 7\nactive_file 7\ntotal_inactive_file 200000\n"
+                            "total_active_file 150000\ntotal_dirty 30000\n"
+                            "total_writeback 20000\n"},
+        {"m/a/memory.max_usage_in_bytes", "3000000\n"},
+    };
+    static const struct tree_file new[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup2 none rw\n"},
+        {"m/cgroup.controllers", "cpu memory\n"},
+        {"m/a/memory.max", "max\n"},
+        {"m/a/memory.current", "1000000\n"},
+        {"m/a/memory.stat", "anon 5\nfile 400000\nshmem 100000\ninactive_anon 1\n"
+                            "inactive_file 200000\nactive_file 150000\nfile_dirty 30000\n"
+                            "file_writeback 20000\n"},
+        {"m/a/memory.peak", "3000000\n"},
+    };
+    static const struct cgroup_place place = {.cpu = "/a"}, nowhere = {.cpu = "/b"};
+
+    for (unsigned i = 0; i < 2; i++) {
+        struct cgroup_memory memory = {0};
+        struct tree tree;
+        struct cgroup *cg = i ? open_tree(&tree, new, LEN(new)) : open_tree(&tree, old, LEN(old));
+
+        assert_int_equal(cgroup_read_memory(cg, &nowhere, &memory), -ENOENT);
+        assert_int_equal(cgroup_read_memory(cg, &place, &memory), 0);
+        assert_true(memory.limit == UINT64_MAX);
+        assert_int_equal(memory.firm, 700000);
+        assert_int_equal(memory.peak, 3000000);
+        tree_write(&tree, i ? "m/a/memory.max" : "m/a/memory.limit_in_bytes", "2097152\n");
+        tree_write(&tree, i ? "m/a/memory.current" : "m/a/memory.usage_in_bytes",
+                   "250000\n"); /* read before the files were dropped */
+        assert_int_equal(cgroup_read_memory(cg, &place, &memory), 0);
+        assert_int_equal(memory.limit, 2097152);
+        assert_int_equal(memory.firm, 0);
+        tree_write(&tree, "m/a/memory.stat", "anon 5\n");
+        assert_int_equal(cgroup_read_memory(cg, &place, &memory), -ENOTSUP);
+        close_tree(&tree, cg);
+    }
+}
+
+static void crun_limits_a_group_below_the_scope(void **state)
+{
+    static const struct tree_file files[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup2 none rw\n"},
+        {"proc/17/cgroup", "0::/u.slice/libpod-4f.scope/container/init\n"},
+        {"proc/18/cgroup", "0::/u.slice/libpod-4f.scope/containers\n"},
+        {"proc/19/cgroup", "0::/libpod-4f/container\n"},
+        {"m/cgroup.controllers", "cpu cpuset memory\n"},
+        {"m/u.slice/libpod-4f.scope/cpu.weight", "39\n"},
+        {"m/u.slice/libpod-4f.scope/cpu.max", "max 100000\n"},
+        {"m/u.slice/libpod-4f.scope/cpuset.cpus", "\n"},
+        {"m/u.slice/libpod-4f.scope/memory.max", "max\n"},
+        {"m/u.slice/libpod-4f.scope/memory.current", "1000000\n"},
+        {"m/u.slice/libpod-4f.scope/memory.stat", "active_file 0\ninactive_file 0\n"},
+        {"m/u.slice/libpod-4f.scope/container/cpu.weight", "100\n"},
+        {"m/u.slice/libpod-4f.scope/container/cpu.max", "150000 100000\n"},
+        {"m/u.slice/libpod-4f.scope/container/cpuset.cpus", "2-3\n"},
+        {"m/u.slice/libpod-4f.scope/container/memory.max", "2097152\n"},
+    };
+    struct cgroup_place place;
+    struct cgroup_settings settings;
+    struct cgroup_memory memory;
+    struct tree tree;
+    struct cgroup *cg = open_tree(&tree, files, LEN(files));
+
+    assert_int_equal(cgroup_find(cg, 17, "4f", &place), 0);
+    assert_string_equal(place.cpu, "/u.slice/libpod-4f.scope");
+    assert_true(place.inner);
+    assert_int_equal(cgroup_read_place(cg, &place, &settings), 0);
+    assert_int_equal(settings.weight, 39);
+    assert_int_equal(settings.quota_mcpu, 1500);
+    assert_int_equal(cpuset_count(&settings.cpus), 2);
+    assert_int_equal(cgroup_read_memory(cg, &place, &memory), 0);
+    assert_int_equal(memory.limit, 2097152);
+    assert_int_equal(memory.firm, 1000000);
+    tree_write(&tree, "m/u.slice/libpod-4f.scope/memory.max", "1048576\n");
+    tree_write(&tree, "m/u.slice/libpod-4f.scope/cpuset.cpus", "0-3\n");
+    tree_write(&tree, "m/u.slice/libpod-4f.scope/container/cpuset.cpus", "\n");
+    assert_int_equal(cgroup_read_place(cg, &place, &settings), 0);
+    assert_int_equal(cpuset_count(&settings.cpus), 4);
+    assert_int_equal(cgroup_read_memory(cg, &place, &memory), 0);
+    assert_int_equal(memory.limit, 1048576);
+    assert_int_equal(cgroup_find(cg, 18, "4f", &place), 0);
+    assert_false(place.inner);
+    assert_int_equal(cgroup_find(cg, 19, "4f", &place), 0);
+    assert_false(place.inner);
+    close_tree(&tree, cg);
+}
+
+static void a_kernel_without_a_peak_tells_the_rest(void **state)
+{
+    static const struct tree_file files[] = {
+        {"proc/self/mountinfo", "1 2 0:1 / /m rw - cgroup2 none rw\n"},
+        {"m/cgroup.controllers", "cpu memory\n"},
+        {"m/a/memory.max", "2097152\n"},
+        {"m/a/memory.current", "1000000\n"},
+        {"m/a/memory.stat", "active_file 0\ninactive_file 0\n"},
+    };
+    static const struct cgroup_place place = {.cpu = "/a"};
+    struct cgroup_memory memory = {0};
+    struct tree tree;
+    struct cgroup *cg = open_tree(&tree, files, LEN(files));
+
+    assert_int_equal(cgroup_read_memory(cg, &place, &memory), 0);
+    assert_int_equal(memory.firm, 1000000);
+    assert_int_equal(memory.peak, 0);
+    close_tree(&tree, cg);
+}
+
 static void v1_limits_are_the_tightest_of_the_whole_path(void **state)
 {
     struct tree tree;
@@ -646,6 +760,9 @@ int main(void)
         cmocka_unit_test(runtimes_make_weights_of_shares_in_two_ways),
         cmocka_unit_test(shares_are_found_that_make_a_weight),
         cmocka_unit_test(any_group_tells_its_weight_and_what_it_used),
+        cmocka_unit_test(a_groups_memory_is_told_without_what_a_file_holds_too),
+        cmocka_unit_test(crun_limits_a_group_below_the_scope),
+        cmocka_unit_test(a_kernel_without_a_peak_tells_the_rest),
         cmocka_unit_test(kills_for_memory_are_read_where_the_kernel_counts_them),
         cmocka_unit_test(a_group_of_ours_tells_its_time_where_the_kernel_counts_it),
         cmocka_unit_test(a_v2_group_counts_in_microseconds),

@@ -219,10 +219,18 @@ struct cgroup_settings {
 /* Reads back the settings of group @name. Returns 0, -ENOENT or -errno. */
 int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgroup_settings *ret);
 
-/* The path of a group that is not ours, for each controller: "/a/b"; empty: no such group. */
+/*
+ * The path of a group that is not ours, for each controller: "/a/b"; empty: no such group. crun
+ * with systemd puts a container into a group below its scope, on which it sets what its release
+ * does not have systemd set (cpuset and memory before 1.8.5, quota before 1.11): what holds is
+ * both's.
+ */
 struct cgroup_place {
     char cpu[CGROUP_PATH_MAX], cpuset[CGROUP_PATH_MAX];
+    bool inner; /* there is a group CGROUP_INNER below */
 };
+
+#define CGROUP_INNER "/container"
 
 /*
  * Finds the group on process @pid's path whose name contains @part, such as a container's id;
@@ -240,6 +248,17 @@ int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
  * controller, a kernel before 4.13), -ENOENT (no such group) or -errno.
  */
 int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *place, uint64_t *ret);
+
+/* A group's memory in bytes, that of groups below it included. */
+struct cgroup_memory {
+    uint64_t limit; /* its own; UINT64_MAX: none */
+    uint64_t firm;  /* in use, without what the kernel may drop and read from a file again */
+    uint64_t peak;  /* most in use so far, files included; 0: not counted (v2 before Linux 5.19) */
+};
+
+/* Reads what @place has; returns as cgroup_read_oom_kills. */
+int cgroup_read_memory(const struct cgroup *cg, const struct cgroup_place *place,
+                       struct cgroup_memory *ret);
 
 /* ---- pure parsers ---- */
 

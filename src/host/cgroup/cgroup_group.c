@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writing side of host/cgroup/cgroup.h: our own groups. */
 #include "base/cleanup.h"
+#include "base/minmax.h"
 #include "host/cgroup/cgroup_ops.h"
 #include "host/proc/file.h"
 #include "host/proc/proc.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #define ERROR_WORD "no-control-groups"
 
-#define LEAVE_PASSES 8 /* searches of a group whose processes fork while it is emptied */
+#define LEAVE_PASSES    8    /* searches of a group whose processes fork while it is emptied */
+#define MEMORY_TEXT_MAX 8192 /* of memory.stat */
+#define NO_LIMIT_V1     (UINT64_C(1) << 62) /* and more: where v2 has "max" */
 
 #define ALL (CGROUP_CPU | CGROUP_CPUSET | CGROUP_FREEZER)
 
@@ -571,8 +575,17 @@ int cgroup_read_settings(const struct cgroup *cg, const char *name, struct cgrou
     return read_both(cg, a, cpu, b, cpuset, ret);
 }
 
+/* Whether a scope is followed by crun's own group: "….scope/container" or below that. */
+static bool has_inner(const char *end)
+{
+    size_t len = strlen(CGROUP_INNER);
+
+    return strncmp(end - strlen(".scope"), ".scope", strlen(".scope")) == 0 &&
+           strncmp(end, CGROUP_INNER, len) == 0 && (end[len] == '\0' || end[len] == '/');
+}
+
 static int find_named(const struct cgroup *cg, const struct cgroup_hierarchy *h, pid_t pid,
-                      const char *part, char ret_path[CGROUP_PATH_MAX])
+                      const char *part, char ret_path[CGROUP_PATH_MAX], bool *ret_inner)
 {
     char path[CGROUP_PATH_MAX], *found;
     int r = h->version == CGROUP_NONE ? -ENOTSUP : cgroup_path_of(cg, h, pid, path);
@@ -582,7 +595,10 @@ static int find_named(const struct cgroup *cg, const struct cgroup_hierarchy *h,
     found = strstr(path, part);
     if (!found)
         return -ENOENT;
-    found[strcspn(found, "/")] = '\0';
+    found += strcspn(found, "/");
+    *ret_inner =
+        h->version == CGROUP_V2 && found - path > (ptrdiff_t)strlen(".scope") && has_inner(found);
+    *found = '\0';
     strcpy(ret_path, path);
     return 0;
 }
@@ -590,8 +606,8 @@ static int find_named(const struct cgroup *cg, const struct cgroup_hierarchy *h,
 int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgroup_place *ret)
 {
     struct cgroup_place place = {0};
-    int a = find_named(cg, &cg->cpu, pid, part, place.cpu);
-    int b = find_named(cg, &cg->cpuset, pid, part, place.cpuset);
+    int a = find_named(cg, &cg->cpu, pid, part, place.cpu, &place.inner);
+    int b = find_named(cg, &cg->cpuset, pid, part, place.cpuset, &place.inner);
 
     if (a < 0 && b < 0)
         return a == -ENOTSUP ? b : a;
@@ -599,38 +615,115 @@ int cgroup_find(const struct cgroup *cg, pid_t pid, const char *part, struct cgr
     return 0;
 }
 
-int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
-                      struct cgroup_settings *ret)
+static int read_part(const struct cgroup *cg, const struct cgroup_place *place, const char *below,
+                     struct cgroup_settings *ret)
 {
     char cpu[FILE_PATH_MAX], cpuset[FILE_PATH_MAX];
     int a = -ENOENT, b = -ENOENT;
 
     if (*place->cpu)
-        a = file_path(cpu, sizeof(cpu), "%s%s", cg->cpu.point, place->cpu);
+        a = file_path(cpu, sizeof(cpu), "%s%s%s", cg->cpu.point, place->cpu, below);
     if (*place->cpuset)
-        b = file_path(cpuset, sizeof(cpuset), "%s%s", cg->cpuset.point, place->cpuset);
+        b = file_path(cpuset, sizeof(cpuset), "%s%s%s", cg->cpuset.point, place->cpuset, below);
     return read_both(cg, a, cpu, b, cpuset, ret);
 }
 
-int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *place, uint64_t *ret)
+int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
+                      struct cgroup_settings *ret)
 {
-    static const char key[] = "oom_kill ";
-    char file[FILE_PATH_MAX], text[4096];
+    struct cgroup_settings inner;
+    int r = read_part(cg, place, "", ret);
+
+    if (r < 0 || !place->inner || read_part(cg, place, CGROUP_INNER, &inner) < 0)
+        return r;
+    if (inner.quota_mcpu < ret->quota_mcpu)
+        ret->quota_mcpu = inner.quota_mcpu;
+    if (cpuset_count(&inner.cpus) > 0)
+        ret->cpus = inner.cpus;
+    return 0;
+}
+
+/* Reads a file of the memory controller. Returns 0 or -errno. */
+static int read_memory_file(const struct cgroup *cg, const struct cgroup_place *place,
+                            const char *name, char *buf, size_t size)
+{
+    char file[FILE_PATH_MAX];
     int r = -ENOTSUP;
 
     if (cg->memory.version != CGROUP_NONE && *place->cpu)
-        r = file_path(file, sizeof(file), "%s%s/%s", cg->memory.point, place->cpu,
-                      cg->memory.ops->memory_events);
-    if (r == 0)
-        r = file_read(cg->root, file, text, sizeof(text));
-    if (r < 0)
-        return r;
+        r = file_path(file, sizeof(file), "%s%s/%s", cg->memory.point, place->cpu, name);
+    return r == 0 ? file_read(cg->root, file, buf, size) : r;
+}
+
+/* The number behind @key, a whole word at the beginning of a line. Returns 0 or -ENOTSUP. */
+static int number_of(const char *text, const char *key, uint64_t *ret)
+{
+    size_t len = strlen(key);
+
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, key, sizeof(key) - 1) == 0) {
-            line += sizeof(key) - 1;
+        if (strncmp(line, key, len) == 0 && line[len] == ' ') {
+            line += len + 1;
             return text_scan_u64(&line, ret);
         }
     }
     return -ENOTSUP;
+}
+
+int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *place, uint64_t *ret)
+{
+    char text[MEMORY_TEXT_MAX];
+    int r = read_memory_file(cg, place, cg->memory.ops ? cg->memory.ops->memory_events : "", text,
+                             sizeof(text));
+
+    return r < 0 ? r : number_of(text, "oom_kill", ret);
+}
+
+/* A whole number; "max", and v1's largest, are UINT64_MAX. */
+static int read_bytes(const struct cgroup *cg, const struct cgroup_place *place, const char *name,
+                      uint64_t *ret)
+{
+    char text[32];
+    const char *at = text;
+    int r = read_memory_file(cg, place, name, text, sizeof(text));
+
+    if (r < 0)
+        return r;
+    if (strncmp(text, "max", 3) == 0 || text_scan_u64(&at, ret) < 0 || *ret >= NO_LIMIT_V1)
+        *ret = UINT64_MAX;
+    return 0;
+}
+
+int cgroup_read_memory(const struct cgroup *cg, const struct cgroup_place *place,
+                       struct cgroup_memory *ret)
+{
+    const struct cgroup_ops *ops = cg->memory.ops;
+    struct cgroup_memory memory = {0};
+    char text[MEMORY_TEXT_MAX], inner[64];
+    uint64_t files = 0, unwritten = 0, bytes = 0;
+    int r = ops ? read_bytes(cg, place, ops->memory_limit, &memory.limit) : -ENOTSUP;
+
+    if (r == 0 && place->inner) {
+        snprintf(inner, sizeof(inner), "%s/%s", &CGROUP_INNER[1], ops->memory_limit);
+        if (read_bytes(cg, place, inner, &bytes) == 0)
+            memory.limit = smaller_u64(memory.limit, bytes);
+    }
+    if (r == 0)
+        r = read_bytes(cg, place, ops->memory_current, &memory.firm);
+    if (r == 0)
+        r = read_memory_file(cg, place, "memory.stat", text, sizeof(text));
+    for (unsigned i = 0; r >= 0 && i < 2; i++) {
+        r = number_of(text, ops->file_pages[i], &bytes);
+        files += bytes;
+        if (r == 0 && number_of(text, ops->unwritten[i], &bytes) == 0)
+            unwritten += bytes;
+    }
+    if (r < 0)
+        return r;
+    files -= smaller_u64(files, unwritten);
+    memory.firm -= smaller_u64(memory.firm, files);
+    if (read_bytes(cg, place, ops->memory_peak, &memory.peak) < 0)
+        memory.peak = 0;
+    *ret = memory;
+    return 0;
 }

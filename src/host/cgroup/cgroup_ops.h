@@ -12,7 +12,10 @@
 
 /* Every function takes the group as a directory @dir relative to @root. */
 struct cgroup_ops {
-    const char *effective_cpus, *memory_limit, *memory_events; /* file names */
+    const char *effective_cpus; /* file names … */
+    const char *memory_limit, *memory_events, *memory_current, *memory_peak;
+    const char *file_pages[2]; /* … and keys of memory.stat: what a file holds, too, … */
+    const char *unwritten[2];  /* … and what of that it does not hold yet */
     const char *units_file;
     struct cgroup_units units;
     int (*get_weight)(int root, const char *dir, uint32_t *ret);
