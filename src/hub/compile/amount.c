@@ -120,21 +120,6 @@ int amount_price(const char *text, const char *currency, uint64_t *ret_milli)
     return read_amount(text, &unit, 1, 1000000000, ret_milli);
 }
 
-int amount_number(const char *text, int64_t min, int64_t max, int64_t *ret)
-{
-    char *end;
-    long long n;
-
-    if (!isdigit((unsigned char)*text) && !(*text == '-' && isdigit((unsigned char)text[1])))
-        return -EINVAL;
-    errno = 0;
-    n = strtoll(text, &end, 10);
-    if (errno || *end || n < min || n > max)
-        return -EINVAL;
-    *ret = n;
-    return 0;
-}
-
 /* The number in the largest unit of which there is at least one, without zeros behind. */
 static void write_amount(uint64_t amount, const struct unit *units, size_t n,
                          char ret[AMOUNT_TEXT_MAX])

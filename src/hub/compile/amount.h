@@ -18,7 +18,6 @@ int amount_power(const char *text, uint64_t *ret_uw);       /* mW, W, kW, MW */
 int amount_budget(const char *text, uint64_t *ret_uj);      /* Wh/day, kWh/day, MWh/day */
 int amount_share(const char *text, uint64_t *ret_permille); /* 0 % to 100 %, in tenths */
 int amount_carbon(const char *text, uint64_t *ret_g);       /* g/kWh */
-int amount_number(const char *text, int64_t min, int64_t max, int64_t *ret);
 
 /* "0.25 EUR/kWh", in thousandths; the currency has to be @currency. */
 int amount_price(const char *text, const char *currency, uint64_t *ret_milli);
