@@ -54,14 +54,14 @@ check_packages="g++ gfortran clang clang-tidy clang-format libcmocka-dev libslur
     libc6-i386 libjemalloc2 libtcmalloc-minimal4 libomp-14-dev libblis4-openmp libblis4-pthread strace gdb tmux procps git podman crun systemd spin zsh fish openssh-client mosquitto
     mosquitto-clients python3-paho-mqtt postgresql ipmitool $images_packages $docker_packages"
 # Docker and systemd are copied from here into the machine; its kernel is never installed.
-cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus iproute2 python3-pytest make
+cluster_packages="qemu-system-x86 busybox-static e2fsprogs kmod systemd dbus dbus-user-session libpam-systemd podman crun uidmap iproute2 python3-pytest make
     containernetworking-plugins $images_packages $docker_packages"
 kube_packages="openssl iproute2"
 binary_packages="debhelper dh-python dpkg-dev libslurm-dev git"
 packages_packages="$binary_packages lintian xz-utils"
 packages_ci_packages="$binary_packages mmdebstrap debian-archive-keyring python3-venv"
 check_packages_packages="cpio mmdebstrap debian-archive-keyring python3-pytest python3-venv"
-slurm_packages="slurmctld slurmd slurm-client libslurm-dev munge iproute2 python3-pytest"
+slurm_packages="slurmctld slurmd slurmdbd slurm-client libslurm-dev munge iproute2 python3-pytest"
 aarch64_packages="gcc-aarch64-linux-gnu g++-aarch64-linux-gnu debian-archive-keyring"
 site_packages="mkdocs-material mandoc"
 ui_packages="fonts-dejavu-core"
@@ -480,7 +480,9 @@ for word in "$@"; do
     site) packages="$packages $site_packages" ;;
     check-packages) packages="$packages $check_packages_packages" ;;
     aarch64) packages="$packages $aarch64_packages" ;;
-    slurm) packages="$packages $slurm_packages" ;;
+    slurm) # Ubuntu 22.04 calls MariaDB's by its version, and has the plugin elsewhere
+        packages="$packages $slurm_packages $(apt-cache --names-only search '^(mariadb-(server|client)-core(-10\.6)?|slurm-wlm-mysql-plugin)$' |
+            cut -d' ' -f1 | tr '\n' ' ')" ;;
     docker) packages="$packages $docker_packages" ;;
     energy) packages="$packages $energy_packages" ;;
     kube) packages="$packages $kube_packages" kube=1 ;;

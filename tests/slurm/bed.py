@@ -19,6 +19,8 @@ SLOWNESS = int(os.environ.get("TIDE_TEST_SLOWNESS") or 1)
 GUARD_S = 60 * SLOWNESS
 USERS = {"alice": 61001, "bob": 61002}
 NEEDED = ("slurmctld", "slurmd", "srun", "munged", "unshare", "nsenter", "setpriv", "ip")
+ACCOUNTING = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db")
+PLUGINS = pathlib.Path("/usr/lib/x86_64-linux-gnu/slurm-wlm")
 CONTROLLER = "10.77.0.1"
 NODES = {"n1": "10.77.0.2", "n2": "10.77.0.3"}
 
@@ -34,7 +36,7 @@ SlurmdSpoolDir={folder}/spool-%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 PlugStackConfig={folder}/plugstack.conf
-PluginDir=/usr/lib/x86_64-linux-gnu/slurm-wlm
+PluginDir={plugins}
 ProctrackType={proctrack}
 TaskPlugin={task}
 SelectType=select/cons_tres
@@ -49,6 +51,25 @@ NodeName=n1 NodeAddr={nodes[n1]} CPUs={cpus} State=UNKNOWN
 NodeName=n2 NodeAddr={nodes[n2]} CPUs={cpus} State=UNKNOWN
 PartitionName=own Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 PartitionName=shared Nodes=n1 OverSubscribe=FORCE:2 MaxTime=INFINITE State=UP
+"""
+
+ACCOUNTED = """AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=ctl
+AccountingStoragePass={folder}/munge/socket
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+"""
+
+SLURMDBD = """AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+DbdHost=ctl
+SlurmUser=root
+PidFile={folder}/slurmdbd.pid
+PluginDir={plugins}
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=root
+StorageLoc=slurm_acct_db
 """
 
 # Each machine has a /tmp of its own, in which what the tests need of the real one is where it was.
@@ -66,7 +87,7 @@ done
 mount --rbind "$own" /tmp
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-for file in passwd group; do mount --bind "$host/$file" /etc/$file; done
+for file in passwd group hosts; do mount --bind "$host/$file" /etc/$file; done
 hostname "$(basename "$own")"
 ip link set lo up
 exec sleep infinity
@@ -84,13 +105,15 @@ def eventually(check, guard=GUARD_S, pause=0.05):
         time.sleep(pause)
 
 
-def missing():
+def missing(more=()):
     """Why no cluster can be made here, or ""."""
     if os.geteuid() != 0:
         return "needs root"
     if not (BUILD / "threadtide.so").exists():
         return f"{BUILD} has no threadtide.so: libslurm-dev was not there"
-    lacking = [name for name in NEEDED if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
+    lacking = [name for name in (*NEEDED, *more) if not shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")]
+    if more and not (PLUGINS / "accounting_storage_mysql.so").exists():
+        lacking.append("accounting_storage_mysql.so")
     return f"not here: {', '.join(lacking)}" if lacking else ""
 
 
@@ -147,10 +170,11 @@ class Machine:
 
 
 class Cluster:
-    """With `fenced`, control groups (v1) hold processes to their job's and their step's processors."""
+    """With `fenced`, control groups (v1) hold processes to their job's and their step's processors; with `accounted`,
+    slurmdbd and a MariaDB keep what jobs used."""
 
-    def __init__(self, cpus, fenced=False):
-        self.fenced = fenced
+    def __init__(self, cpus, fenced=False, accounted=False):
+        self.fenced, self.accounted = fenced, accounted
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tide-slurm-"))
         self.started, self.machines = [], {}
         self.folder.chmod(0o755)
@@ -160,14 +184,17 @@ class Cluster:
         self.work.chmod(0o1777)
         self.configure()
         (self.folder / "slurm.conf").write_text(CONF.format(
-            controller=CONTROLLER, folder=self.folder, nodes=NODES, cpus=cpus,
+            controller=CONTROLLER, folder=self.folder, plugins=PLUGINS, nodes=NODES, cpus=cpus,
             proctrack="proctrack/cgroup" if fenced else "proctrack/linuxproc",
-            task="task/cgroup,task/affinity" if fenced else "task/affinity"))
+            task="task/cgroup,task/affinity" if fenced else "task/affinity") + (ACCOUNTED.format(folder=self.folder) if accounted else ""))
+        (self.folder / "slurmdbd.conf").write_text(SLURMDBD.format(folder=self.folder, plugins=PLUGINS))
+        (self.folder / "slurmdbd.conf").chmod(0o600)
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nConstrainCores=yes\nConstrainRAMSpace=no\n")
         for file in ("passwd", "group"):
             tail = "".join(f"{name}:x:{uid}:{f'{uid}::/:/bin/sh' if file == 'passwd' else ''}\n"
                            for name, uid in USERS.items())
             (self.folder / file).write_text(pathlib.Path("/etc", file).read_text() + tail)
+        (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{CONTROLLER} ctl\n")
         key = self.folder / "munge/key"
         key.write_bytes(secrets.token_bytes(64))
         key.chmod(0o600)
@@ -206,15 +233,29 @@ class Cluster:
             node.run("ip", "link", "set", "eth0", "up")
         self.n1, self.n2 = self.machines["n1"], self.machines["n2"]
         eventually((self.folder / "munge/socket").exists)
+        if self.accounted:
+            self.begin_accounting()
         self.daemon(self.ctl, "slurmctld", "-D")
         for name in NODES:
             self.daemon(self.machines[name], "slurmd", "-D", "-N", name)
         eventually(lambda: self.ctl.run("sinfo", "-h", "-N", "-p", "own", "-o", "%T", check=False).stdout.split() ==
                    ["idle"] * 2)
 
+    def begin_accounting(self):
+        data = self.folder / "database"
+        self.ctl.run("mariadb-install-db", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-test-db",
+                     "--auth-root-authentication-method=socket")
+        self.ctl.run("mkdir", "-p", "/run/mysqld")
+        self.daemon(self.ctl, "mariadbd", "--no-defaults", f"--datadir={data}", "--user=root", "--skip-networking",
+                    "--innodb-use-native-aio=0", "--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=900",
+                    "--socket=/run/mysqld/mysqld.sock", f"--pid-file={self.folder}/mariadbd.pid")
+        eventually(lambda: self.ctl.run("test", "-S", "/run/mysqld/mysqld.sock", check=False).returncode == 0)
+        self.slurmdbd = self.daemon(self.ctl, "slurmdbd", "-D")
+        eventually(lambda: self.ctl.run("sacctmgr", "-i", "add", "cluster", "lab", check=False).returncode == 0, pause=0.5)
+
     def daemon(self, machine, *words):
-        with open(self.folder / f"{machine.name}.log", "w", encoding="utf-8") as log:
-            machine.start(*words, stdout=log, stderr=subprocess.STDOUT)
+        with open(self.folder / f"{machine.name}-{words[0]}.log", "w", encoding="utf-8") as log:
+            return machine.start(*words, stdout=log, stderr=subprocess.STDOUT)
 
     def sbatch(self, script, *options, user="alice"):
         """Submits it on the controller; its number."""
@@ -239,7 +280,14 @@ class Cluster:
         eventually(lambda: not self.ctl.run("squeue", "-h").stdout.strip())
 
     def log(self, name):
+        """The log of a daemon: "ctl-slurmctld"."""
         return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def accounts(self, job, *columns):
+        """A job and its steps as slurmdbd tells them: {step: the columns}; the job itself is ""."""
+        done = self.ctl.run("sacct", "-n", "-P", "-j", job, f"--format=JobID,{','.join(columns)}")
+        rows = [line.split("|") for line in done.stdout.splitlines()]
+        return {row[0].partition(".")[2]: row[1:] for row in rows}
 
     def end(self):
         try:

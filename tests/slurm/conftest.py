@@ -27,6 +27,16 @@ def fenced():
     made.end()
 
 
+@pytest.fixture(scope="session")
+def accounted():
+    why = bed.missing(bed.ACCOUNTING)
+    if why:
+        pytest.skip(why)
+    made = bed.Cluster(cpus=2, accounted=True)
+    yield made
+    made.end()
+
+
 @pytest.fixture
 def slurm(cluster):
     """The cluster without jobs, with the plugin as an administrator configures it."""

@@ -201,3 +201,27 @@ def test_nothing_of_ours_outlives_a_fenced_job(fenced):
     done = fenced.srun("--malleable=1-2", "--nodelist=n1", "sh", "-c", "cat $TIDE_DIR/tided.lock")
     pid = int(done.stdout)
     eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+
+
+def test_a_malleable_job_is_accounted_as_slurm_accounts_others(accounted):
+    """The allocation's cores, whatever number of threads the step had."""
+    job = loop(accounted, "--malleable=1-2", chunks=SHORT)
+    assert accounted.ended(job) == "COMPLETED"
+    rows = eventually(lambda: (found := accounted.accounts(job, "State", "AllocCPUS", "ExitCode", "TotalCPU")) and
+                      set(found) == {"", "batch", "0"} and {row[0] for row in found.values()} == {"COMPLETED"} and found)
+    assert all(row[:3] == ["COMPLETED", "2", "0:0"] for row in rows.values()), rows
+    assert rows["0"][3] > "00:00.000", rows
+
+
+def test_a_job_goes_on_without_slurmdbd_and_is_accounted_later(accounted):
+    job = loop(accounted, "--malleable=1-2")
+    eventually(lambda: threads(accounted.n1, "alice", job) == {f"slurm-{job}.0.0": 2})
+    accounted.slurmdbd.kill()
+    accounted.slurmdbd.wait(timeout=30)
+    other = loop(accounted, "--malleable=1-2", chunks=SHORT)
+    accounted.ctl.run("scancel", job)
+    assert accounted.ended(other) == "COMPLETED"
+    accounted.slurmdbd = accounted.daemon(accounted.ctl, "slurmdbd", "-D")
+    eventually(lambda: accounted.ctl.run("sacct", "-n", "-j", other, check=False).returncode == 0, pause=0.5)
+    eventually(lambda: accounted.accounts(other, "State").get("0") == ["COMPLETED"], pause=0.5)
+    eventually(lambda: accounted.accounts(job, "State").get("0", [""])[0].startswith("CANCELLED"), pause=0.5)
