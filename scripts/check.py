@@ -401,7 +401,7 @@ CLUSTER = [
     kube_phase("kubelet", "tests/kube/test_kubelet.py", "--timeout=1000", ("machine",),
                f"TIDE_MACHINE={OUT}/machine", limit_s=1500, again_s=1000),
     machine_phase("cluster-v2", "--systemd --cpus 8",
-                  f"tests/cluster/test_service.py tests/cluster/test_containers.py "
+                  f"tests/cluster/test_service.py tests/cluster/test_containers.py tests/cluster/test_rootless.py "
                   f"tests/cluster/test_recycling.py {ON_V2}"),
     machine_phase("cluster-powercap", "--cpus 4 --memory 1024", "tests/cluster/test_powercap.py",
                   "machine-plant"),

@@ -34,8 +34,8 @@ GUEST = HERE / "guest"
 # Metapackages of kernels made for virtual machines, and of ordinary ones: Debian's and Ubuntu's.
 KERNELS = ("linux-image-cloud-amd64", "linux-image-virtual", "linux-image-kvm")
 ORDINARY = ("linux-image-amd64", "linux-image-generic")
-PACKAGES = ("systemd", "dbus", "docker.io", "iptables", "python3-pytest", "procps", "kmod",
-            "iproute2", "util-linux", "busybox-static")
+PACKAGES = ("systemd", "dbus", "dbus-user-session", "libpam-systemd", "docker.io", "podman", "crun", "uidmap", "iptables",
+            "python3-pytest", "procps", "kmod", "iproute2", "util-linux", "passwd", "busybox-static")
 DISK_MODULES = ("virtio_pci", "virtio_blk", "ext4")
 DISK_BYTES = 4 << 30  # sparse
 # Nobody reads or runs these in there.
@@ -44,8 +44,9 @@ LEFT_OUT = ("/usr/share/doc/", "/usr/share/man/", "/usr/share/locale/", "/usr/sh
             "/sys/", "/run/", "/tmp/")
 # Not of any package: made when packages were installed.
 MADE_HERE = ("/etc/alternatives", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf",
-             "/etc/ld.so.cache", "/usr/sbin/iptables", "/usr/sbin/ip6tables")
-CACHE_KEY = "image 1"  # raise it when this file makes another disk from the same packages
+             "/etc/ld.so.cache", "/usr/sbin/iptables", "/usr/sbin/ip6tables",
+             *(f"/etc/pam.d/common-{part}" for part in ("account", "auth", "password", "session", "session-noninteractive")))
+CACHE_KEY = "image 2"  # raise it when this file makes another disk from the same packages
 
 
 def output(*command):

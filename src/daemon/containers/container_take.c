@@ -47,6 +47,7 @@ static int follow(struct container *c, const struct engine_container *seen, stru
     struct process *p;
     int r;
 
+    container_memory_begin(c);
     container_bind(c, j);
     r = process_add(j, seen->pid, 0, &p);
     if (r < 0) {
@@ -76,8 +77,8 @@ static int new_job(struct container *c, const struct engine_container *seen,
 
     if (job_name_valid(seen->name) && !job_find(d, seen->name))
         req->name = seen->name;
-    job_request_promise(d, 0, req, sizeof(j->name));
-    r = job_new(d, 0, req, &j, err);
+    job_request_promise(d, d->uid, req, sizeof(j->name));
+    r = job_new(d, d->uid, req, &j, err);
     if (r < 0)
         return r;
     snprintf(j->command, sizeof(j->command), "%s", seen->image);
