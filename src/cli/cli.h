@@ -65,6 +65,7 @@ struct command {
     X(ps)                                                                                          \
     X(fleet)                                                                                       \
     X(set)                                                                                         \
+    X(memory)                                                                                      \
     X(pin)                                                                                         \
     X(unpin)                                                                                       \
     X(top)                                                                                         \

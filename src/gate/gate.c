@@ -194,7 +194,8 @@ static bool goes_through(const char *method, const char *path)
 
     if (strcmp(method, "GET") == 0)
         return strncmp(path, "/v1/", 4) == 0 || strcmp(path, "/metrics") == 0;
-    return (strcmp(method, "PATCH") == 0 || strcmp(method, "DELETE") == 0) &&
+    return (strcmp(method, "PATCH") == 0 || strcmp(method, "PUT") == 0 ||
+            strcmp(method, "DELETE") == 0) &&
            strncmp(path, jobs, sizeof(jobs) - 1) == 0;
 }
 

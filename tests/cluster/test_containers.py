@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The system's Docker, whose containers are systemd's scopes, and the system's tided; memory that
 runs out. What does not depend on who makes the groups is tested by tests/component."""
+import re
 import signal
 import subprocess
 import types
@@ -100,6 +101,76 @@ def test_a_paused_container_is_frozen_and_has_no_share(tided, boxes):
     first.expect("target", N)
     second.act("unpause")
     first.expect("target", N // 2)
+
+
+MIB = 1 << 20
+
+
+def memory_max(box):
+    return int((box.engine.groups(box.id) / "memory.max").read_text())
+
+
+def memory(*words):
+    return subprocess.run([TIDE, "memory", *map(str, words)], capture_output=True, text=True)
+
+
+def limits(box):
+    """The kernel's and the engine's word, in MiB."""
+    return memory_max(box) / MIB, box.inspect()["HostConfig"]["Memory"] / MIB
+
+
+def test_memory_goes_down_to_what_a_container_needs_and_up_again(service, place, boxes):
+    service.stop()
+    service.configure("memory=900M")
+    tided = service.start()
+    box = boxes("thrifty", "--max 8", Memory=512 * MIB, MemorySwap=512 * MIB)
+    connected(tided, box)
+    least = eventually(lambda: joined(tided, box)["memory_least"]) // MIB
+    assert joined(tided, box)["memory_limit"] == 512 * MIB and 64 < least < 200
+    refused = memory("thrifty", f"{least - 20}M")
+    assert refused.returncode == 2 and re.search(r"its limit can be \d+M or more", refused.stderr) and limits(box) == (512, 512)
+    waits = subprocess.Popen([TIDE, "submit", "--wait", "--memory", "600M", "--", "true"])
+    eventually(lambda: any(job["state"] == "queued" for job in tided.jobs()))
+    lowered = memory("thrifty", "256M")
+    assert lowered.returncode == 0 and ": limit 256M, needed up to " in lowered.stdout, lowered
+    assert limits(box) == (256, 256)
+    assert waits.wait(60) == 0  # it has the memory that was given back
+    box.expect("target", N)  # the job goes on
+    first = tided.pid()
+    tided.signal(signal.SIGKILL)
+    eventually(lambda: tided.pid() not in (0, first))
+    assert joined(tided, box, memory_limit=256 * MIB) and limits(box) == (256, 256)
+    assert memory("--undo", "thrifty").returncode == 0 and limits(box) == (512, 512)
+    taken = memory("thrifty", "1G")  # root may give more than it began with, but not more than there is
+    assert taken.returncode == 2 and "900M together, and 900M are left" in taken.stderr and limits(box) == (512, 512)
+    assert memory("thrifty", "800M").returncode == 0 and limits(box) == (800, 800)
+    box.update(Memory=700 * MIB, MemorySwap=700 * MIB)  # by hand: its own from now on
+    joined(tided, box, memory_limit=700 * MIB)
+    assert memory("thrifty", "300M").returncode == 0 and memory("--undo", "thrifty").returncode == 0
+    assert limits(box) == (700, 700)
+
+
+def test_a_container_without_a_limit_gets_one_and_is_without_again(tided, boxes):
+    box = boxes("free", "--max 8")
+    connected(tided, box)
+    eventually(lambda: joined(tided, box)["memory_least"])
+    assert ": limit none" in memory("free").stdout
+    assert memory("free", "256M").returncode == 0 and limits(box) == (256, 256)
+    assert memory("--undo", "free").returncode == 0
+    assert (box.engine.groups(box.id) / "memory.max").read_text() == "max\n"
+    assert joined(tided, box, memory_limit=None) and ": limit none" in memory("free").stdout
+
+
+def test_memory_that_a_container_needs_is_not_taken(tided, boxes):
+    hold = "python3 -c 'import time; m = bytearray(1) * (200 << 20); time.sleep(600)'"
+    box = boxes("needy", command=["/bin/sh", "-c", f"exec {hold}"], agent=False,
+                labels={"io.threadtide": "true"}, Memory=512 * MIB, MemorySwap=512 * MIB)
+    eventually(lambda: (joined(tided, box)["memory_high"] or 0) > 200 * MIB)
+    refused = memory("needy", "240M")
+    assert refused.returncode == 2 and 200 <= int(re.search(r"needed up to (\d+)M in", refused.stderr)[1]) < 240
+    assert limits(box) == (512, 512)
+    assert memory("needy", "400M").returncode == 0 and limits(box) == (400, 400)
+    assert oom_kills(box) == 0
 
 
 def oom_kills(box):

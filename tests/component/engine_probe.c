@@ -45,12 +45,13 @@ static json_t *container_json(const struct engine_container *c)
                      c->image, "labels", labels, "state", engine_state_name(c->state), "pid",
                      (int)c->pid, "started_ns", (json_int_t)c->started_ns, "exit_code",
                      c->exit_code, "inspected", c->inspected);
-    json_object_update_new(json, json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "cpus", cpus, "shares",
-                                           (json_int_t)c->limits.shares, "nano_cpus",
+    json_object_update_new(json, json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:s}", "cpus", cpus,
+                                           "shares", (json_int_t)c->limits.shares, "nano_cpus",
                                            (json_int_t)c->limits.quota.nano_cpus, "quota_us",
                                            (json_int_t)c->limits.quota.quota_us, "period_us",
                                            (json_int_t)c->limits.quota.period_us, "memory_bytes",
-                                           (json_int_t)c->limits.memory_bytes, "cgroup_parent",
+                                           (json_int_t)c->limits.memory_bytes, "swap_bytes",
+                                           (json_int_t)c->limits.swap_bytes, "cgroup_parent",
                                            c->limits.cgroup_parent));
     return json;
 }
@@ -117,7 +118,9 @@ static bool has_quota(const json_t *order)
 static int64_t update(const json_t *order, const char *id, struct engine_then then)
 {
     struct engine_quota quota = quota_of(order);
-    struct engine_update what = {.shares = (uint32_t)number_of(order, "shares")};
+    struct engine_update what = {.shares = (uint32_t)number_of(order, "shares"),
+                                 .memory_bytes = (uint64_t)number_of(order, "memory"),
+                                 .swap_bytes = number_of(order, "swap")};
     struct cpuset cpus;
 
     if (text_of(order, "cpus")) {

@@ -15,7 +15,7 @@ import pytest
 from cli_tools import BUILD, GUARD_S, assert_error, filled_in, tide  # noqa: F401
 from conftest import ROOT
 
-COMMANDS = ["run", "adopt", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
+COMMANDS = ["run", "adopt", "memory", "pin", "unpin", "submit", "queue", "cancel", "hold", "release", "ps", "set", "top",
             "dashboard", "report",
             "explain", "history", "energy", "events", "policy", "sim", "record", "signal", "doctor", "why", "version",
             "help"]

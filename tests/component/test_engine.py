@@ -384,6 +384,9 @@ class Fake:
             if not more:
                 return
             data += more
+        length = int((re.search(rb"(?i)content-length: *(\d+)", data) or [0, 0])[1])
+        while len(data.partition(b"\r\n\r\n")[2]) < length and (more := connection.recv(65536)):
+            data += more
         path = data.split()[1].decode()
         self.requests.put((path, data))
         try:
@@ -638,6 +641,36 @@ def test_what_is_no_engine_of_ours_is_said_once(fake, probes, ping, reason):
     assert client.news.empty()  # … in silence
     fake.ping = PING
     client.hears("resync")
+
+
+NO_LIMIT = 0x7ffffffffffff000
+LIBPOD = PING.replace(b"Ostype: linux", b"Libpod-Api-Version: 4.3.1")
+
+
+@pytest.mark.parametrize("swap,bytes,both", [(0, 1 << 30, 1 << 30), (1 << 20, 1 << 30, 1025 << 20), (-1, 1 << 30, -1),
+                                             (0, NO_LIMIT, -1)])
+@pytest.mark.parametrize("ping", [PING, LIBPOD], ids=["docker", "podman"])
+def test_memory_is_asked_for_with_the_swap_beside_it(fake, probes, ping, swap, bytes, both):
+    """No engine of these tests may limit memory (engine.py): tests/cluster asks a real one."""
+    fake.ping = ping
+    client = probes(fake.path)
+    client.hears("resync")
+    fake.answers["/update"] = answer(b"{}")
+    client.ask("update", "web", memory=bytes, swap=swap)
+    while "/update" not in (request := fake.requests.get(timeout=GUARD_S))[0]:
+        pass
+    body = json.loads(request[1].partition(b"\r\n\r\n")[2])
+    assert body == ({"Memory": bytes, "MemorySwap": both} if ping is PING else
+                    {"cpu": {}, "memory": {"limit": bytes, "swap": both}})
+
+
+@pytest.mark.parametrize("memory,both,expected", [
+    (0, 0, (0, -1)), (-1, -1, (0, -1)), (1 << 30, 2 << 30, (1 << 30, 1 << 30)), (1 << 30, 1 << 30, (1 << 30, 0)),
+    (1 << 30, -1, (1 << 30, -1)), (1 << 30, 0, (1 << 30, -1)), (NO_LIMIT, -1, (0, -1))])
+def test_swap_is_what_both_have_beyond_memory(fake, probe, memory, both, expected):
+    fake.answers["/json"] = good({**INSPECTED, "HostConfig": {"Memory": memory, "MemorySwap": both}})
+    seen = probe.inspect("web")
+    assert (seen["memory_bytes"], seen["swap_bytes"]) == expected
 
 
 @pytest.mark.parametrize("theirs,ours", [("1.41", "/v1.41/"), ("1.45", "/v1.45/"),

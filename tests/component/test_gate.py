@@ -176,6 +176,13 @@ def test_the_gateways_user_is_believed_about_ordinary_users_alone(tided):  # noq
     assert headers(tided, GATE, None) == [(403, "the gateway named no user")]
 
 
+def test_a_memory_limit_of_ones_own_job_goes_through(gate, cnn):  # noqa: F811
+    token = gate.token(ANA[0])
+    gate.start()
+    status, answer = gate.ask("PUT", f"/v1/jobs/{cnn.id}/memory-limit", {"bytes": 1 << 30}, token=token)
+    assert status == 409 and "is no container" in error(answer)
+
+
 def test_a_mapped_user_is_in_no_group(gate, tided):  # noqa: F811
     """Even one who governs at home: the daemon sees no group of somebody whom the gateway names."""
     token = gate.token(ANA[0])
@@ -191,16 +198,7 @@ def test_a_mapped_user_is_in_no_group(gate, tided):  # noqa: F811
 
 
 def call_as(tided, uid, named, method, path, body):  # noqa: F811
-    program = """
-import http.client, json, socket, sys
-c = http.client.HTTPConnection("x")
-c.sock = socket.socket(socket.AF_UNIX); c.sock.connect(sys.argv[1] + "/api.sock")
-c.request(sys.argv[3], sys.argv[4], sys.argv[5], {"Tide-User": sys.argv[2]})
-answer = c.getresponse(); print(json.dumps([answer.status, answer.read().decode()]))
-"""
-    done = subprocess.run(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c", program, tided.dir,
-                           str(named), method, path, json.dumps(body)], capture_output=True, text=True, timeout=60, check=True)
-    return json.loads(done.stdout)
+    return tided.api_as(uid, method, path, body, {"Tide-User": str(named)})
 
 
 def test_without_the_key_nobody_is_believed(place, build_dir, public_dir):

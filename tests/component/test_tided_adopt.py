@@ -10,7 +10,7 @@ import pytest
 from box import (ALL, HALVES, N, boxes, connected, cores, engine, job_of,  # noqa: F401, fixtures too
                  joined, order, tided)
 from daemon import eventually
-from engine import Proxy
+from engine import CGROUP, Proxy
 from test_tided_engine_faults import answer
 from test_tided_observe import DESCRIPTION, check_value
 
@@ -71,6 +71,25 @@ def test_what_is_asked_for_it_is_as_with_labels_and_outlives_the_daemon(tided, p
     again = joined(tided, box, id=job["id"], adopted=True, limit=1, weight=300)
     assert again["note"] == job["note"]
     eventually(lambda: box.cpus() not in ("", ALL))
+
+
+@pytest.mark.skipif((CGROUP / "cgroup.controllers").exists(), reason="it can be looked at: tests/cluster")
+def test_memory_that_cannot_be_looked_at_is_not_lowered(tided, plain):  # noqa: F811
+    """On cgroup v1 these engines limit no memory (engine.py)."""
+    box, alone = plain("first"), tided.job()
+    job = adopted(tided, box)
+    assert (job["memory_limit"], job["memory_high"], job["memory_least"]) == (None, None, None)
+    path = f"/v1/jobs/{job['id']}/memory-limit"
+    status, message = complaint(tided.api("PUT", path, {"bytes": 1 << 30}))
+    assert status == 409 and "is not known" in message
+    assert tided.api("PUT", path, {"bytes": None})[0] == 200  # it has none
+    status, message = complaint(tided.api("PUT", f"/v1/jobs/{alone.id}/memory-limit", {"bytes": 1 << 30}))
+    assert status == 409 and "is no container" in message
+    for bad in (0, 512, -1, 1.5, "1G", True, 1 << 60):
+        assert tided.api("PUT", path, {"bytes": bad})[0] == 400, bad
+    assert tided.api("PUT", path, {})[0] == 400
+    assert tided.api("PUT", path, {"bytes": None, "byte": 1})[0] == 400
+    assert tided.api("PUT", "/v1/jobs/none/memory-limit", {"bytes": None})[0] == 404
 
 
 def test_undone_it_goes_on_with_what_it_began_with(tided, plain):  # noqa: F811

@@ -580,7 +580,8 @@ def test_answers_are_as_they_are_described(tided):
     untested = {(m, p) for p, ms in DESCRIPTION["paths"].items() for m in ms} - {
         (m, p) for m, p, _, _ in answers}
     assert untested == {("get", "/v1/events"), ("get", "/metrics"),  # no JSON: tested above
-                        ("post", "/v1/adoptions"), ("delete", "/v1/jobs/{job}/adoption"),  # _adopt
+                        ("post", "/v1/adoptions"), ("delete", "/v1/jobs/{job}/adoption"),
+                        ("put", "/v1/jobs/{job}/memory-limit"),  # _adopt
                         ("put", "/v1/power/cap"), ("put", "/v1/power/lease")}  # _cap
 
 
@@ -588,6 +589,7 @@ def test_fields_that_are_described_are_taken_and_others_refused(tided):
     schemas = DESCRIPTION["components"]["schemas"]
     for method, path, name in (("POST", "/v1/jobs", "NewJob"),
                                ("PATCH", "/v1/jobs/cnn", "JobChange"),
+                               ("PUT", "/v1/jobs/cnn/memory-limit", "MemoryLimit"),
                                ("POST", "/v1/adoptions", "Adoption"),
                                ("POST", "/v1/power/readings", "PowerReading"),
                                ("PUT", "/v1/policy", "PolicyChoice"),

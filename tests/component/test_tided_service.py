@@ -431,7 +431,7 @@ VERBS_OF = {
     "see the machine's watts": ("sources", "watts"),
     "see the job's watts": ("meter",),
     "hand readings of power down": ("readings",),
-    "set, order, hold, pin, cancel": ("set", "order", "hold", "pin", "cancel"),
+    "set, order, hold, pin, cancel": ("set", "limit", "order", "hold", "pin", "cancel"),
     "set the policy, a power cap": ("policy", "cap"),
     "adopt a container, let it go": ("adopt", "release"),
     "make a job of the owner's process": ("register",),
@@ -458,8 +458,8 @@ def may_on_a_users(who):
     return {verb: "-" if who.startswith("other") else "no" if (who, verb) == ("root", "hello") else "yes" for verb in VERBS}
 
 
-# Errors that only callers with the right see: there is no such container, no engine, and no adopted job.
-GRANTED = {"adopt": (404, 503), "release": (409,)}
+# Errors that only callers with the right see: there is no such container, no engine, no adopted job, and no container.
+GRANTED = {"adopt": (404, 503), "release": (409,), "limit": (409,)}
 
 
 def as_caller(who, group, power_group=None):
@@ -515,6 +515,7 @@ def try_everything(tided, who, *groups):
         "list": ("api", "GET", "/v1/jobs"),
         "explain": ("api", "GET", f"/v1/jobs/{runs.id}/explain"),
         "set": ("api", "PATCH", f"/v1/jobs/{runs.id}", json.dumps({"weight": 200})),
+        "limit": ("api", "PUT", f"/v1/jobs/{runs.id}/memory-limit", json.dumps({"bytes": 1 << 30})),
         "order": ("agent", control(SET, intra=3, job=runs.id).hex()),
         "hold": ("api", "PATCH", f"/v1/jobs/{queued['id']}", json.dumps({"held": True})),
         "sources": ("api", "GET", "/v1/power/sources"),

@@ -227,6 +227,24 @@
       "Start the container anew without that label.")                                              \
     X("container-of-labels", "A container with io.threadtide labels is a job as long as it runs.", \
       "Start it anew without the labels; only what 'tide adopt' took can be given back.")          \
+    X("memory-not-limited", "Only the memory of a container has a limit that can be changed.",     \
+      "'tide set JOB --memory' says how much a job needs, for those that wait for memory.")        \
+    X("memory-in-use",                                                                             \
+      "The container needed more in the last ten minutes than the limit would leave it; a limit "  \
+      "that is too low ends its programs.",                                                        \
+      "'tide memory JOB' shows the lowest limit. It goes down when the job has needed less for "   \
+      "ten minutes.")                                                                              \
+    X("memory-unknown",                                                                            \
+      "The daemon lowers no limit before it knows what the container needs: for ten minutes it "   \
+      "has to read the control group, where the kernel does not keep the highest value itself.",   \
+      "Ask again later; 'tide doctor' tells whether control groups can be read.")                  \
+    X("memory-of-kubelet", "The container is a pod's, and the kubelet sets its limits.",           \
+      "'kubectl patch pod NAME --subresource resize' changes them while it runs, on Kubernetes "   \
+      "1.33 and newer; 'tide memory JOB' shows what it needs.")                                    \
+    X("memory-above-own", "An owner may have the memory that the container began with, no more.",  \
+      "An administrator may give more: docs/permissions.md.")                                      \
+    X("memory-taken", "Other jobs were admitted into the memory that the container had left.",     \
+      "Use less, or wait until one of them ends; 'tide ps' shows what jobs count with.")           \
     X("no-engine", "No Docker or podman answers on the sockets that the daemon watches.",          \
       "Start the engine; 'engines' in tide.conf(5) names its socket, and the daemon must be "      \
       "allowed to open it. The daemon tries again by itself.")                                     \

@@ -337,6 +337,7 @@ static void on_over(void *arg, struct httpd_request *http)
     if (r->wait)
         wait_cancel(r->daemon, r->wait);
     container_adopt_cancel(r->adoption);
+    container_memory_cancel(r->memory);
     take_out(arg, r);
     end_search(r);
     sd_event_source_disable_unref(r->turn);

@@ -54,6 +54,7 @@ struct daemon;
 struct history_search;
 struct job;
 struct job_request;
+struct memory_change;
 struct request;
 struct stream;
 struct user;
@@ -72,11 +73,12 @@ struct request {
     json_t *body;              /* NULL: none */
     uint64_t received_ns;
     struct httpd_request *http;
-    struct user *user;         /* whose budget it takes from: @who's */
-    struct stream *stream;     /* of events.h, if that is the answer */
-    uint64_t wait;             /* id of its wait; 0: none */
-    struct adoption *adoption; /* adoption that it waits for; NULL: none */
-    struct request *next;      /* in the list of refused requests that wait for their answer */
+    struct user *user;            /* whose budget it takes from: @who's */
+    struct stream *stream;        /* of events.h, if that is the answer */
+    uint64_t wait;                /* id of its wait; 0: none */
+    struct adoption *adoption;    /* adoption that it waits for; NULL: none */
+    struct memory_change *memory; /* change of a memory limit that it waits for; NULL: none */
+    struct request *next;         /* in the list of refused requests that wait for their answer */
     struct history_search *search;
     bool searching;        /* counts as its user's search */
     sd_event_source *turn; /* of the search, while it takes several */
@@ -143,6 +145,9 @@ void routes_get_cap(struct request *r, struct job *none);
 void routes_put_cap(struct request *r, struct job *none);
 void routes_delete_cap(struct request *r, struct job *none);
 void routes_get_shrunk(struct request *r, struct job *none);
+
+/* In routes_memory.c. */
+void routes_put_memory_limit(struct request *r, struct job *j);
 
 /* In routes_lease.c. */
 void routes_put_lease(struct request *r, struct job *none);

@@ -709,6 +709,7 @@ static const struct route {
     {"GET", "/v1/jobs/*/explain", get_explain},
     {"POST", "/v1/adoptions", post_adoption},
     {"DELETE", "/v1/jobs/*/adoption", delete_adoption},
+    {"PUT", "/v1/jobs/*/memory-limit", routes_put_memory_limit},
     {"GET", "/v1/machine", get_machine},
     {"GET", "/v1/policy", get_policy},
     {"PUT", "/v1/policy", put_policy},

@@ -155,8 +155,12 @@ static json_t *view_asked(const struct job *j)
 
 static json_t *view_memory(const struct job *j)
 {
-    return json_pack("{s:o,s:o}", "memory_used", number_or_null(j->observed.usage.memory_bytes),
-                     "memory_counted", number(usage_memory(j)));
+    const struct job_memory *m = &j->observed.memory;
+
+    return json_pack(
+        "{s:o,s:o,s:o,s:o,s:o}", "memory_used", number_or_null(j->observed.usage.memory_bytes),
+        "memory_counted", number(usage_memory(j)), "memory_limit", number_or_null(m->limit),
+        "memory_high", number_or_null(m->high), "memory_least", number_or_null(m->least));
 }
 
 /* The devices that its processes have open, and how many cores feed them. */

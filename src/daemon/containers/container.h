@@ -69,6 +69,33 @@ void container_adopt_cancel_all(struct daemon *d); /* tells each that the daemon
 /* Releases an adopted container: the job ends, the container goes on with its own limits. */
 int container_release(struct job *j, struct error *err);
 
+/* ---- `tide memory`: the memory limit of a container that runs ---- */
+
+struct memory_change;
+
+/* @err->code 0: the limit is in place. @j NULL: the container has ended. */
+typedef void container_memory_fn(void *arg, struct job *j, const struct error *err);
+
+/* A person's word; the caller answers for who may change the job. */
+struct memory_order {
+    uint64_t bytes; /* 0: back to the limit that the container began with */
+    uid_t uid;
+    bool governs; /* an administrator, who may give more than that */
+    container_memory_fn *done;
+    void *arg;
+};
+
+/*
+ * Has the engine set the limit. The order's done is called once, perhaps before this returns (*ret
+ * is NULL then), and never after container_memory_cancel. Returns 0 or, without calling done,
+ * -errno: -EOPNOTSUPP no container, or a pod's; -EPERM more than it began with; -ENOSPC more than
+ * other jobs leave; -ERANGE less than it needs; -EAGAIN what it needs is not known; -EBUSY another
+ * change is under way; -ENOTCONN; -ENOMEM.
+ */
+int container_memory_change(struct job *j, const struct memory_order *order,
+                            struct memory_change **ret, struct error *err);
+void container_memory_cancel(struct memory_change *m); /* takes NULL; the engine may go on */
+
 /* Sends failed changes again, and inspects where an answer was lost. */
 void containers_tick(struct containers *all);
 bool containers_pending(const struct containers *all); /* the tick has work even without jobs */

@@ -164,7 +164,7 @@ void container_bind(struct container *c, struct job *j)
     j->container_id = c->id;
     j->service = c->service;
     j->adopted = c->origin == CONTAINER_ADOPTED;
-    j->observed.own_memory_bytes = c->memory_bytes;
+    container_memory_show(c, j);
     j->confine = &container_confine;
 }
 
@@ -174,7 +174,7 @@ void container_unbind(struct job *j)
     j->container_id = NULL;
     j->service = "";
     j->adopted = false;
-    j->observed.own_memory_bytes = 0;
+    j->observed.memory = (struct job_memory){0};
     j->confine = j->daemon->jobs->confine;
 }
 

@@ -240,10 +240,8 @@ void container_found(struct container *c, const struct engine_container *seen)
     bool first = c->state.phase == CONTAINER_NEW, other; /* other: by another program */
 
     find_sent(c, &now);
-    c->memory_bytes = seen->limits.memory_bytes;
+    container_memory_found(c, &seen->limits);
     c->fixed = seen->limits.fixed;
-    if (c->job)
-        c->job->observed.own_memory_bytes = c->memory_bytes;
     other = c->job && (c->drift.known || container_only_cpus(c)) && difference(c, &now, &c->placed);
     if (other && container_only_cpus(c)) {
         take_room(c, &now);
@@ -543,6 +541,7 @@ void container_tick(struct container *c)
 {
     bool resting = drift_resting(c);
 
+    container_memory_look(c);
     retry(c);
     if (!resting)
         drift_look(c);

@@ -8,6 +8,7 @@
  *   container_limits.c   carries out the operations; own, wanted, sent and present limits
  *   container_confine.c  implements job/confine.h for a container
  *   container_drift.c    limits that other programs change
+ *   container_memory.c   the memory limit, of which memory_watch.c knows what is needed (pure)
  *   container_take.c     a container becomes a job, or joins the job that started it
  *   container.c          the table of containers
  *   container_adopt.c    `tide adopt` and its reverse
@@ -21,6 +22,7 @@
 #include "base/cpuset.h"
 #include "daemon/containers/container.h"
 #include "daemon/containers/container_step.h"
+#include "daemon/containers/memory_watch.h"
 #include "daemon/job/job.h"
 #include "host/cgroup/cgroup.h"
 #include "host/engine/engine.h"
@@ -42,6 +44,19 @@ struct drift {
     uint64_t repaired_ns, rest_ns;
     unsigned n;
     bool known; /* `held` is valid; false after a lost answer */
+};
+
+/* In bytes; limits of 0: none. */
+struct container_memory {
+    uint64_t limit; /* as the kernel says, else the engine */
+    uint64_t own;   /* the one that it began with, or that another program has set since */
+    uint64_t asked; /* by our last change, if it asks: in place even if its answer was lost */
+    bool asks;
+    bool known; /* its control group was read at the last look */
+    int64_t swap_bytes;
+    uint64_t peak;
+    struct memory_watch watch;
+    struct memory_change *change; /* under way; NULL: none */
 };
 
 /* How a container became a job. */
@@ -78,7 +93,7 @@ struct container {
     struct limits sent; /* in the last update; may be in place if its answer was lost */
     struct drift drift;
     struct cgroup_place place; /* of its control group in this run; empty: not looked up */
-    uint64_t memory_bytes;
+    struct container_memory memory;
     bool fixed; /* the kubelet's CPU manager chooses its CPUs */
     char id[CONTAINER_ID_MAX];
     char key[CONTAINER_KEY_MAX + 1]; /* name of its control directory */
@@ -214,6 +229,23 @@ bool drift_resting(const struct container *c);
 
 /* Compares the kernel's values with those in place, and has changed ones written again. */
 void drift_look(struct container *c);
+
+/* ---- container_memory.c ---- */
+
+/* A run begins: nothing is known of what it needs. */
+void container_memory_begin(struct container *c);
+
+/* An inspection tells the limits. */
+void container_memory_found(struct container *c, const struct engine_limits *limits);
+
+/* Each second: reads limit and use. */
+void container_memory_look(struct container *c);
+
+/* Writes what is known into the job. */
+void container_memory_show(const struct container *c, struct job *j);
+
+/* The container is about to be freed: whoever waits for a change is told. */
+void container_memory_gone(struct container *c);
 
 /* ---- container_dir.c ---- */
 

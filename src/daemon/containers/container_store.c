@@ -42,18 +42,45 @@ static bool paused_by_us(const struct container_state *s)
     return (s->want_paused || container_stands(s)) && s->pause != PAUSE_PERSON;
 }
 
+/* A limit that we have asked for is not the container's own, which the next daemon has to know. */
+static void memory_to_json(const struct container_memory *m, json_t *json)
+{
+    if (!m->asks)
+        return;
+    json_object_set_new(json, "memory_own", json_integer((json_int_t)m->own));
+    json_object_set_new(json, "memory_asked", json_integer((json_int_t)m->asked));
+    json_object_set_new(json, "memory_limit", json_integer((json_int_t)m->limit));
+}
+
+static void memory_from_json(const json_t *json, struct container_memory *ret)
+{
+    json_int_t own, asked, limit;
+
+    if (json_unpack((json_t *)json, "{s:I,s:I,s:I}", "memory_own", &own, "memory_asked", &asked,
+                    "memory_limit", &limit) < 0 ||
+        own < 0 || asked < 0 || limit < 0)
+        return; /* none was asked for */
+    ret->asks = true;
+    ret->own = (uint64_t)own;
+    ret->asked = (uint64_t)asked;
+    ret->limit = (uint64_t)limit;
+}
+
 json_t *container_to_json(const struct job *j)
 {
     const struct container *c = j->container;
+    json_t *json;
 
     if (!c)
         return NULL;
-    return json_pack("{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id,
+    json = json_pack("{s:s,s:s,s:s,s:i,s:b,s:b,s:b,s:o,s:o}", "engine", c->set->path, "id", c->id,
                      "key", c->key, "accepted", (int)c->accepted, "adopted",
                      (int)(c->origin == CONTAINER_ADOPTED), "joined",
                      (int)(c->origin == CONTAINER_JOINED), "paused", (int)paused_by_us(&c->state),
                      "own", limits_to_json(&c->own), "placed",
                      limits_to_json(c->state.phase == CONTAINER_UPDATING ? &c->sent : &c->placed));
+    memory_to_json(&c->memory, json);
+    return json;
 }
 
 int container_from_json(struct job *j, json_t *json)
@@ -79,6 +106,7 @@ int container_from_json(struct job *j, json_t *json)
         container_free(c);
         return -EINVAL;
     }
+    memory_from_json(json, &c->memory);
     c->accepted = (unsigned)accepted;
     c->origin = adopted ? CONTAINER_ADOPTED : joined ? CONTAINER_JOINED : CONTAINER_BY_LABEL;
     c->want = c->own;

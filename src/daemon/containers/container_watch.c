@@ -31,6 +31,7 @@ void container_free(struct container *c)
     *at = c->next;
     if (c->ticket > 0)
         engine_cancel(c->set->engine, c->ticket);
+    container_memory_gone(c);
     if (c->job)
         container_unbind(c->job);
     agent_socket_unlisten(c->listener);

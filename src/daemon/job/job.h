@@ -158,6 +158,14 @@ struct job_energy {
     uint64_t cpu_ns, looked_ns; /* of usage; looked_ns 0: not measured yet */
 };
 
+/* Bytes of a container; written by containers/container_memory.c. 0: none, or not known. */
+struct job_memory {
+    uint64_t limit;
+    uint64_t counts; /* the limit, or the higher one that it is about to get */
+    uint64_t high;   /* the most that it needed in ten minutes … */
+    uint64_t least;  /* … and the lowest limit that it may get */
+};
+
 /*
  * Reports of processes, kernel and engine. Written by the modules that look: heartbeats (peers/),
  * the tick, usage.c, speed.c, and the implementations of `confine` (confine/, containers/).
@@ -167,13 +175,13 @@ struct job_observed {
     struct usage usage;
     struct device_set devices; /* that its processes have open; written by devices.c */
     struct job_energy energy;
-    uint64_t own_memory_bytes; /* the container's own limit; 0: none */
-    uint32_t allowed_mcpu;     /* own affinity, cpuset and quota; 0: the whole machine */
-    int exit;                  /* exit status; valid where exited */
-    bool exited;               /* ended with a known status */
-    bool out_of_memory;        /* the kernel killed a process of the container for want of memory */
-    bool frozen;               /* a person paused it: takes no part until that ends */
-    bool young;                /* at the last tick, within JOB_YOUNG_NS of its start */
+    struct job_memory memory;
+    uint32_t allowed_mcpu; /* own affinity, cpuset and quota; 0: the whole machine */
+    int exit;              /* exit status; valid where exited */
+    bool exited;           /* ended with a known status */
+    bool out_of_memory;    /* the kernel killed a process of the container for want of memory */
+    bool frozen;           /* a person paused it: takes no part until that ends */
+    bool young;            /* at the last tick, within JOB_YOUNG_NS of its start */
 };
 
 /*

@@ -126,8 +126,9 @@ bool usage_look(struct daemon *d, uint64_t now)
 
 uint64_t usage_memory_asked(const struct job *j)
 {
-    return j->asked.attributes.memory_bytes ? (uint64_t)j->asked.attributes.memory_bytes
-                                            : j->observed.own_memory_bytes;
+    uint64_t asked = (uint64_t)j->asked.attributes.memory_bytes, limit = j->observed.memory.counts;
+
+    return asked == 0 || (limit && limit < asked) ? limit : asked;
 }
 
 uint64_t usage_memory(const struct job *j)

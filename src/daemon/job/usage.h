@@ -37,7 +37,7 @@ struct usage {
 /* Looks at all processes. Returns true if a value that decisions rest on changed. */
 bool usage_look(struct daemon *d, uint64_t now);
 
-/* Memory that it asked for (a container also by its limit), and counts with; 0: none. */
+/* Memory that it asked for, at most a container's limit, and counts with; 0: none. */
 uint64_t usage_memory_asked(const struct job *j);
 uint64_t usage_memory(const struct job *j);
 

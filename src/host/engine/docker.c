@@ -32,6 +32,10 @@ static json_t *update(const struct engine_update *u)
         body_add(&ok, body, "CpuShares", json_integer(u->shares));
     if (u->quota)
         add_quota(&ok, body, u->quota);
+    if (u->memory_bytes != 0) {
+        body_add(&ok, body, "Memory", json_integer((json_int_t)u->memory_bytes));
+        body_add(&ok, body, "MemorySwap", body_swap(u));
+    }
     return body_finish(ok, body);
 }
 

@@ -72,6 +72,7 @@ struct engine_limits {
     const char *cgroup_parent; /* "": the engine's own; never NULL */
     struct engine_quota quota;
     uint64_t memory_bytes; /* 0: none */
+    int64_t swap_bytes;    /* beside them; -1: no limit */
     uint32_t shares;       /* 0: never given, 1024 */
     bool fixed; /* its CPUs are another program's to choose, and cannot be changed here */
 };
@@ -240,6 +241,9 @@ struct engine_then {
 int64_t engine_list(struct engine *e, const char *label, struct engine_then then);
 int64_t engine_inspect(struct engine *e, const char *id, struct engine_then then);
 
+/* Docker takes no -1 for memory (moby#22516); the kernel takes so much for none. */
+#define ENGINE_NO_MEMORY_LIMIT (UINT64_C(0x7ffffffffffff000))
+
 /*
  * The changes to make. Docker makes all or none; podman's OCI runtime may have made a part when it
  * fails. CPUs and quota can change, but not become "never given" again.
@@ -248,6 +252,8 @@ struct engine_update {
     const struct cpuset *cpus;        /* NULL: unchanged */
     const struct engine_quota *quota; /* NULL: unchanged; by engine_quota_make, or inspected */
     uint32_t shares;                  /* 0: unchanged */
+    uint64_t memory_bytes;            /* 0: unchanged; ENGINE_NO_MEMORY_LIMIT */
+    int64_t swap_bytes;               /* with memory_bytes: beside them; -1: no limit */
 };
 
 /*

@@ -27,6 +27,13 @@ json_t *body_cpus(const struct cpuset *cpus)
     return cpuset_format(cpus, text, sizeof(text)) < 0 ? NULL : json_string(text);
 }
 
+json_t *body_swap(const struct engine_update *u)
+{
+    bool limited = u->memory_bytes != ENGINE_NO_MEMORY_LIMIT && u->swap_bytes >= 0;
+
+    return json_integer(limited ? (json_int_t)u->memory_bytes + u->swap_bytes : -1);
+}
+
 uint32_t engine_quota_mcpu(const struct engine_quota *quota)
 {
     uint64_t period_us = quota->period_us ? quota->period_us : PERIOD_US, mcpu;

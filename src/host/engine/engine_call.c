@@ -290,6 +290,8 @@ int64_t engine_update(struct engine *e, const char *id, const struct engine_upda
     if (r < 0)
         return r;
     c->update.shares = update->shares;
+    c->update.memory_bytes = update->memory_bytes;
+    c->update.swap_bytes = update->swap_bytes;
     if (update->cpus) {
         c->cpus = *update->cpus;
         c->update.cpus = &c->cpus;

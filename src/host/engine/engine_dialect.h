@@ -38,3 +38,6 @@ void body_add(bool *ok, json_t *object, const char *key, json_t *value);
 json_t *body_finish(bool ok, json_t *body);
 
 json_t *body_cpus(const struct cpuset *cpus);
+
+/* Memory and swap together, as both engines count swap; -1: no limit. */
+json_t *body_swap(const struct engine_update *update);

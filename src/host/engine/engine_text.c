@@ -14,7 +14,8 @@
 
 #define ERROR_WORD "engine-fault"
 
-#define PID_MAX 4194304 /* Linux' PID_MAX_LIMIT */
+#define PID_MAX  4194304            /* Linux' PID_MAX_LIMIT */
+#define NO_LIMIT (INT64_C(1) << 62) /* so many bytes and more limit nothing */
 
 static void cleanup_json(json_t **json)
 {
@@ -277,7 +278,7 @@ static int list_entry(const json_t *object, struct engine_container *c, struct e
 
 static int get_limits(const json_t *host, struct engine_limits *limits, struct error *err)
 {
-    int64_t shares = 0, memory = 0, nano = 0, period = 0;
+    int64_t shares = 0, memory = 0, both = 0, nano = 0, period = 0;
     const char *cpus = "";
     int r = get_text(host, "CpusetCpus", &cpus, err);
 
@@ -294,12 +295,17 @@ static int get_limits(const json_t *host, struct engine_limits *limits, struct e
     if (r == 0)
         r = get_number(host, "Memory", -1, INT64_MAX, &memory, err);
     if (r == 0)
+        r = get_number(host, "MemorySwap", -1, INT64_MAX, &both, err);
+    if (r == 0)
         r = get_text(host, "CgroupParent", &limits->cgroup_parent, err);
     limits->shares = (uint32_t)shares;
     limits->fixed = json_is_true(member(host, "CpusetFixed"));
     limits->quota.nano_cpus = (uint64_t)nano;
     limits->quota.period_us = (uint64_t)period;
-    limits->memory_bytes = memory > 0 ? (uint64_t)memory : 0;
+    if (memory < 0 || memory >= NO_LIMIT)
+        memory = 0;
+    limits->memory_bytes = (uint64_t)memory;
+    limits->swap_bytes = memory > 0 && both >= memory ? both - memory : -1;
     return r;
 }
 

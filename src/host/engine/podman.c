@@ -39,12 +39,24 @@ static json_t *cpu_body(const struct engine_update *u)
     return body_finish(ok, cpu);
 }
 
+static json_t *memory_body(const struct engine_update *u)
+{
+    json_t *memory = json_object();
+    bool ok = memory != NULL;
+
+    body_add(&ok, memory, "limit", json_integer((json_int_t)u->memory_bytes));
+    body_add(&ok, memory, "swap", body_swap(u));
+    return body_finish(ok, memory);
+}
+
 static json_t *update(const struct engine_update *u)
 {
     json_t *body = json_object();
     bool ok = body != NULL;
 
     body_add(&ok, body, "cpu", cpu_body(u));
+    if (u->memory_bytes != 0)
+        body_add(&ok, body, "memory", memory_body(u));
     return body_finish(ok, body);
 }
 
