@@ -48,7 +48,7 @@ class UsersEngine(Engine):
 
 
 def write(path, text):
-    """The user's file, below the home folder."""
+    """With the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 

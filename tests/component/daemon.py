@@ -151,7 +151,7 @@ where, method, path, body, headers = sys.argv[1:]
 c = http.client.HTTPConnection("x")
 c.sock = socket.socket(socket.AF_UNIX)
 c.sock.connect(where)
-c.request(method, path, body, json.loads(headers))
+c.request(method, path, body or None, json.loads(headers))
 answer = c.getresponse()
 print(json.dumps([answer.status, answer.read().decode()]))
 """
@@ -211,7 +211,7 @@ class Daemon:
 
     def api_as(self, uid, method, path, body=None, headers=None):
         """[status, the answer's text], as that user asks."""
-        words = [sys.executable, "-c", ASK_AS, self.dir / "api.sock", method, path, json.dumps(body), json.dumps(headers or {})]
+        words = [sys.executable, "-c", ASK_AS, self.dir / "api.sock", method, path, "" if body is None else json.dumps(body), json.dumps(headers or {})]
         done = subprocess.run(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", *map(str, words)],
                               capture_output=True, text=True, timeout=GUARD_S, check=True)
         return json.loads(done.stdout)

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
@@ -137,20 +136,8 @@ def test_root_is_nobody_for_the_gateway(gate, tided):  # noqa: F811
 
 def headers(tided, uid, *values, path=MACHINE):  # noqa: F811
     """The daemon's words to user @uid who sends the header with these values; None: without."""
-    program = """
-import http.client, json, socket, sys
-said = []
-for value in json.loads(sys.argv[2]):
-    c = http.client.HTTPConnection("x")
-    c.sock = socket.socket(socket.AF_UNIX); c.sock.connect(sys.argv[1] + "/api.sock")
-    c.request("GET", sys.argv[3], headers={} if value is None else {"Tide-User": value})
-    answer = c.getresponse(); body = json.loads(answer.read())
-    said.append((answer.status, body.get("error", {}).get("message", "")))
-print(json.dumps(said))
-"""
-    done = subprocess.run(["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", sys.executable, "-c", program, tided.dir,
-                           json.dumps(values), path], capture_output=True, text=True, timeout=60, check=True)
-    return [tuple(one) for one in json.loads(done.stdout)]
+    said = [tided.api_as(uid, "GET", path, headers={} if value is None else {"Tide-User": value}) for value in values]
+    return [(status, json.loads(text).get("error", {}).get("message", "")) for status, text in said]
 
 
 def test_the_daemon_takes_the_header_from_the_gateways_user_alone(tided, cnn):  # noqa: F811

@@ -279,10 +279,6 @@ class Cluster:
             self.ctl.run("scancel", "--full", f"--user={user}", check=False)
         eventually(lambda: not self.ctl.run("squeue", "-h").stdout.strip())
 
-    def log(self, name):
-        """The log of a daemon: "ctl-slurmctld"."""
-        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-
     def accounts(self, job, *columns):
         """A job and its steps as slurmdbd tells them: {step: the columns}; the job itself is ""."""
         done = self.ctl.run("sacct", "-n", "-P", "-j", job, f"--format=JobID,{','.join(columns)}")

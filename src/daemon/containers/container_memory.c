@@ -107,6 +107,7 @@ void container_memory_look(struct container *c)
 
 /* ---- changes ---- */
 
+/* Frees a change that is no longer the container's. */
 static void conclude(struct memory_change *m, const struct error *err)
 {
     struct container *c = m->container;
@@ -114,7 +115,6 @@ static void conclude(struct memory_change *m, const struct error *err)
     container_memory_fn *done = m->done;
     void *arg = m->arg;
 
-    c->memory.change = NULL;
     free(m);
     if (done)
         done(arg, j, err);
@@ -135,6 +135,7 @@ void container_memory_gone(struct container *c)
     if (!m)
         return;
     engine_cancel(c->set->engine, m->ticket);
+    c->memory.change = NULL;
     error_set(&err, -ENOENT, "the container has ended");
     conclude(m, &err);
 }

@@ -643,16 +643,13 @@ int cgroup_read_place(const struct cgroup *cg, const struct cgroup_place *place,
     return 0;
 }
 
-/* Reads a file of the memory controller. Returns 0 or -errno. */
-static int read_memory_file(const struct cgroup *cg, const struct cgroup_place *place,
-                            const char *name, char *buf, size_t size)
+/* The path of a file of the memory controller. Returns 0 or -errno. */
+static int memory_file(const struct cgroup *cg, const struct cgroup_place *place, const char *name,
+                       char ret[FILE_PATH_MAX])
 {
-    char file[FILE_PATH_MAX];
-    int r = -ENOTSUP;
-
-    if (cg->memory.version != CGROUP_NONE && *place->cpu)
-        r = file_path(file, sizeof(file), "%s%s/%s", cg->memory.point, place->cpu, name);
-    return r == 0 ? file_read(cg->root, file, buf, size) : r;
+    if (cg->memory.version == CGROUP_NONE || !*place->cpu)
+        return -ENOTSUP;
+    return file_path(ret, FILE_PATH_MAX, "%s%s/%s", cg->memory.point, place->cpu, name);
 }
 
 /* The number behind @key, a whole word at the beginning of a line. Returns 0 or -ENOTSUP. */
@@ -672,10 +669,12 @@ static int number_of(const char *text, const char *key, uint64_t *ret)
 
 int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *place, uint64_t *ret)
 {
-    char text[MEMORY_TEXT_MAX];
-    int r = read_memory_file(cg, place, cg->memory.ops ? cg->memory.ops->memory_events : "", text,
-                             sizeof(text));
+    const struct cgroup_ops *ops = cg->memory.ops;
+    char file[FILE_PATH_MAX], text[MEMORY_TEXT_MAX];
+    int r = ops ? memory_file(cg, place, ops->memory_events, file) : -ENOTSUP;
 
+    if (r == 0)
+        r = file_read(cg->root, file, text, sizeof(text));
     return r < 0 ? r : number_of(text, "oom_kill", ret);
 }
 
@@ -683,15 +682,16 @@ int cgroup_read_oom_kills(const struct cgroup *cg, const struct cgroup_place *pl
 static int read_bytes(const struct cgroup *cg, const struct cgroup_place *place, const char *name,
                       uint64_t *ret)
 {
-    char text[32];
-    const char *at = text;
-    int r = read_memory_file(cg, place, name, text, sizeof(text));
+    char file[FILE_PATH_MAX];
+    int r = memory_file(cg, place, name, file);
 
-    if (r < 0)
-        return r;
-    if (strncmp(text, "max", 3) == 0 || text_scan_u64(&at, ret) < 0 || *ret >= NO_LIMIT_V1)
+    if (r == 0)
+        r = file_read_u64(cg->root, file, ret);
+    if (r == -EINVAL || (r == 0 && *ret >= NO_LIMIT_V1)) {
         *ret = UINT64_MAX;
-    return 0;
+        return 0;
+    }
+    return r;
 }
 
 int cgroup_read_memory(const struct cgroup *cg, const struct cgroup_place *place,
@@ -699,7 +699,7 @@ int cgroup_read_memory(const struct cgroup *cg, const struct cgroup_place *place
 {
     const struct cgroup_ops *ops = cg->memory.ops;
     struct cgroup_memory memory = {0};
-    char text[MEMORY_TEXT_MAX], inner[64];
+    char file[FILE_PATH_MAX], text[MEMORY_TEXT_MAX], inner[64];
     uint64_t files = 0, unwritten = 0, bytes = 0;
     int r = ops ? read_bytes(cg, place, ops->memory_limit, &memory.limit) : -ENOTSUP;
 
@@ -711,7 +711,9 @@ int cgroup_read_memory(const struct cgroup *cg, const struct cgroup_place *place
     if (r == 0)
         r = read_bytes(cg, place, ops->memory_current, &memory.firm);
     if (r == 0)
-        r = read_memory_file(cg, place, "memory.stat", text, sizeof(text));
+        r = memory_file(cg, place, "memory.stat", file);
+    if (r == 0)
+        r = file_read(cg->root, file, text, sizeof(text));
     for (unsigned i = 0; r >= 0 && i < 2; i++) {
         r = number_of(text, ops->file_pages[i], &bytes);
         files += bytes;
