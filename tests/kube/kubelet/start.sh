@@ -20,6 +20,7 @@ echo vm >/proc/sys/kernel/hostname
 echo "127.0.0.1 localhost vm" >/etc/hosts
 : >/etc/resolv.conf
 cat /proc/sys/kernel/random/uuid | tr -d - >/etc/machine-id
+rm -rf /etc/cni/net.d  # podman brings a network of its own, and the first name counts
 mkdir -p /etc/cni/net.d /etc/containerd /var/lib/kubelet /var/lib/containerd /var/log
 if [ -d "$here/containerd2" ]; then
     PATH=$here/containerd2:$PATH
