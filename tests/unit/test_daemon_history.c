@@ -185,6 +185,85 @@ static void what_was_written_is_found_again(void **unused)
     history_free(h);
 }
 
+/* @n changes of a job, one each millisecond from @from_ms on. */
+static void add_changes(struct history *h, uint32_t number, uint32_t from_ms, uint32_t n)
+{
+    const struct history_key key = {.submitted_ms = job_of(number).key.submitted_ms,
+                                    .number = number};
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct history_allocation a = {.key = key, .time_ms = from_ms + i, .threads = i};
+
+        history_allocation(h, &a);
+        if (i % 1000 == 0)
+            history_write(h, true);
+    }
+}
+
+static const json_t *changes_of(const json_t *list, const char *name)
+{
+    const json_t *job;
+    size_t i;
+
+    json_array_foreach (list, i, job)
+        if (strcmp(json_string_value(json_object_get(job, "name")), name) == 0)
+            return json_object_get(job, "allocations");
+    return NULL;
+}
+
+static bool is_cut(const json_t *list, size_t i)
+{
+    return json_is_true(json_object_get(json_array_get(list, i), "cut"));
+}
+
+static void a_job_that_changes_often_is_shown_whole_or_says_what_is_missing(void **unused)
+{
+    struct history *h = open_here();
+    json_t *list;
+
+    for (uint32_t i = 1; i <= 3; i++)
+        add(h, i);
+    add_changes(h, 2, 100, 500);
+    list = ask(h, HISTORY_LIMIT_MAX);
+    assert_int_equal(json_array_size(changes_of(list, "job2")), 501);
+    assert_false(is_cut(list, 1));
+    json_decref(list);
+    add_changes(h, 2, 1000, HISTORY_SHOWN_MAX);
+    list = ask(h, HISTORY_LIMIT_MAX);
+    assert_true(json_array_size(changes_of(list, "job2")) > 1000);
+    assert_true(json_array_size(changes_of(list, "job2")) < HISTORY_SHOWN_MAX / 2);
+    assert_true(is_cut(list, 1));
+    assert_false(is_cut(list, 0) || is_cut(list, 2));
+    assert_int_equal(json_array_size(changes_of(list, "job1")), 1);
+    json_decref(list);
+    history_free(h);
+}
+
+static void a_window_has_what_was_in_force_in_it(void **unused)
+{
+    struct history *h = open_here();
+    struct history_filter window = {
+        .all = true, .limit = 10, .since_ms = 2000010, .until_ms = 2000015};
+    const json_t *changes;
+    json_t *list;
+
+    add(h, 1);
+    add_changes(h, 1, 2000000, 50);
+    add(h, 1100000); /* submitted behind the window */
+    history_write(h, true);
+    assert_int_equal(query(h, &window, &list, NULL), 0);
+    assert_int_equal(json_array_size(list), 1);
+    changes = changes_of(list, "job1");
+    assert_int_equal(json_array_size(changes), 5);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(changes, 0), "threads")),
+                     14);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(changes, 4), "threads")),
+                     10);
+    assert_false(is_cut(list, 0));
+    json_decref(list);
+    history_free(h);
+}
+
 /* A step looks at one row when it has no time; a search goes on where it was, whatever is written.
  */
 static void a_search_in_steps_finds_the_same(void **unused)
@@ -477,6 +556,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_was_written_is_found_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_search_in_steps_finds_the_same, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_job_that_changes_often_is_shown_whole_or_says_what_is_missing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_window_has_what_was_in_force_in_it, setup, teardown),
         cmocka_unit_test_setup_teardown(no_search_sorts, setup, teardown),
         cmocka_unit_test_setup_teardown(each_version_of_the_schema_becomes_the_newest_with_its_rows,
                                         setup, teardown),

@@ -20,7 +20,7 @@ export interface Job {
   latency: Latency | null;
   progress: Progress; reason: string; note: string; elapsed_s: number; run_s: number; wait_s: number;
   backends: { name: string; version: string; target: number; active: number; max: number; malleable: boolean; note: string }[];
-  power_uw?: number | null; energy_uj?: number | null; energy_low_uj?: number | null; energy_high_uj?: number | null; energy_basis?: string | null;
+  power_uw?: number | null; power_basis?: string | null; energy_uj?: number | null; energy_low_uj?: number | null; energy_high_uj?: number | null; energy_basis?: string | null;
 }
 
 export interface Machine {
@@ -42,6 +42,7 @@ export interface Allocation { time: number; threads: number; cores: string; reas
 export interface PastJob {
   id: string; name: string; owner: string; state: string; command: string; submitted: number; begun: number | null;
   ended: number | null; run_s: number; wait_s: number; weight: number; allocations: Allocation[]; progress: Progress | null;
+  cut?: boolean; // older allocations of the asked time are missing
 }
 
 export interface Changed { changed: boolean; from: number; to: number; status: "done" | "pending" | "partial"; reason: string; note?: string }

@@ -106,7 +106,7 @@ export class Detail {
     this.fact("Limits", `at least ${job.min}${job.limit === null ? "" : `, at most ${job.limit}`}${job.pinned === null ? "" : `, pinned to ${job.pinned} by ${job.pinned_by}`}`);
     this.fact("Memory", job.memory_used === null ? UNKNOWN : bytes(job.memory_used));
     this.fact("Time", `ran ${duration(job.run_s)}${job.wait_s >= 1 ? `, waited ${duration(job.wait_s)}` : ""}`);
-    this.fact("Power", typeof job.power_uw === "number" ? `${watts(job.power_uw)} (${job.energy_basis ?? "?"})` : null);
+    this.fact("Power", typeof job.power_uw === "number" ? `${watts(job.power_uw)} (${job.power_basis ?? "?"})` : null);
     this.fact("Energy", typeof job.energy_uj === "number" ? `${energy(job.energy_uj)} (${energy(job.energy_low_uj)} to ${energy(job.energy_high_uj)})` : null);
     this.fact("Runtimes", job.backends.map((b) => `${b.name} ${b.version}`).join(", ") || UNKNOWN);
     this.fact("Now", job.reason || UNKNOWN);

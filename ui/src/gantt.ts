@@ -6,7 +6,7 @@ import { colourOf, h, Picture, setAttribute } from "./dom";
 import { count, duration, mark, marksOf, moment, parseCores } from "./format";
 
 /** One allocation of a job, from when it was given to the next one or the end. */
-export interface Bar { job: PastJob; from: number; to: number; threads: number; cores: readonly number[]; coresText: string; reason: string; before: number }
+export interface Bar { job: PastJob; from: number; to: number; threads: number; cores: readonly number[]; coresText: string; reason: string; before: number | null }
 
 /** The bars of all jobs that had exactly the cores of these rows: they shared them. */
 interface Group { coresText: string; rows: readonly number[]; edges: Edge[]; jobs: number }
@@ -24,14 +24,14 @@ const SHORTEST_S = 10, LONGEST_S = 62 * 86400;
 const RECTANGLES = 4000; // of a group in one frame
 const MARK_GAP = 5; // pixels between two marks of decisions
 
-/** Every allocation as a bar that ends where the next one begins. @now ends those that run. */
-export function barsOf(jobs: readonly PastJob[], now: number): Bar[] {
+/** Every allocation as a bar that ends where the next one begins. Nothing is known behind @end. */
+export function barsOf(jobs: readonly PastJob[], end: number): Bar[] {
   const bars: Bar[] = [];
   for (const job of jobs) {
     const given = [...job.allocations].sort((a, b) => a.time - b.time);
     given.forEach((a, i) => {
-      const to = given[i + 1]?.time ?? job.ended ?? now;
-      bars.push({ job, from: a.time, to: Math.max(a.time, to), threads: a.threads, cores: parseCores(a.cores), coresText: a.cores, reason: a.reason, before: given[i - 1]?.threads ?? 0 });
+      const to = given[i + 1]?.time ?? Math.min(job.ended ?? end, end);
+      bars.push({ job, from: a.time, to: Math.max(a.time, to), threads: a.threads, cores: parseCores(a.cores), coresText: a.cores, reason: a.reason, before: given[i - 1]?.threads ?? (job.cut ? null : 0) });
     });
   }
   return bars.sort((a, b) => a.from - b.from);

@@ -28,7 +28,9 @@ export class TimePage implements Page {
   private readonly views: HTMLButtonElement[];
   private readonly chosen = h("button", { class: "chip", hidden: true, onclick: () => this.choose(null) });
   private jobs: PastJob[] = [];
-  private since = Infinity; // of what was fetched
+  private since = Infinity; // of what was fetched …
+  private until = -Infinity; // … Infinity: to now and on
+  private cut = 0; // jobs of which older changes are missing
   private fetched = 0;
   private timer = 0;
   private decisionsTimer = 0;
@@ -53,7 +55,7 @@ export class TimePage implements Page {
     this.decisions = new Rows(body, (bar) => `${bar.job.id}/${bar.from}/${bar.threads}`, (bar) => h("tr", {},
       h("td", { "data-label": "Time" }, h("time", {}, moment(bar.from))),
       h("td", { "data-label": "Job" }, h("button", { class: "name", onclick: () => this.choose(bar.job.id) }, swatch(bar.job.id), h("span", {}, bar.job.name || bar.job.id))),
-      h("td", { "data-label": "Threads" }, `${bar.before} → ${bar.threads}`), h("td", { "data-label": "Cores" }, bar.cores.length ? count(bar.cores.length, "core") : UNKNOWN),
+      h("td", { "data-label": "Threads" }, `${bar.before ?? UNKNOWN} → ${bar.threads}`), h("td", { "data-label": "Cores" }, bar.cores.length ? count(bar.cores.length, "core") : UNKNOWN),
       h("td", { class: "why", "data-label": "Why" }, bar.reason || UNKNOWN)), () => undefined);
     const bar = (label: string, ...buttons: HTMLElement[]) => h("div", { class: "buttons", role: "group", "aria-label": label }, ...buttons);
     this.element = h("div", { class: "page time" }, h("section", { class: "card" },
@@ -72,7 +74,13 @@ export class TimePage implements Page {
   show(): void {
     if (this.element.hidden) return;
     if (this.following) this.follow();
-    if (Date.now() - this.fetched > AGAIN_MS && (this.following || this.gantt.from < this.since)) void this.fetch();
+    if (Date.now() - this.fetched > AGAIN_MS && (this.following || this.lacks())) void this.fetch();
+  }
+
+  /** Whether the window has more than was fetched for it. */
+  private lacks(): boolean {
+    const { from, to } = this.gantt;
+    return from < this.since || Math.min(to, Date.now() / 1000) > this.until || (this.cut > 0 && (Math.floor(from) > this.since || Math.ceil(to) < this.until));
   }
 
   private follow(): void {
@@ -110,7 +118,7 @@ export class TimePage implements Page {
     clearTimeout(this.decisionsTimer);
     this.decisionsTimer = window.setTimeout(() => this.showDecisions(), ZOOM_MS);
     clearTimeout(this.timer);
-    if (this.gantt.from < this.since) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS);
+    if (this.lacks()) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS);
   }
 
   private markSpan(): void {
@@ -122,13 +130,16 @@ export class TimePage implements Page {
     if (this.busy) return;
     this.busy = true;
     clearTimeout(this.timer);
-    const since = Math.max(1, Math.floor(this.gantt.from)), all = this.live.machine === null || this.live.governs;
+    const since = Math.max(1, Math.floor(this.gantt.from)), until = this.following ? Infinity : Math.ceil(this.gantt.to), all = this.live.machine === null || this.live.governs;
     let known = false;
     try {
-      this.jobs = await get<PastJob[]>(`/v1/history?since=${since}&limit=${LIMIT}`);
+      this.jobs = await get<PastJob[]>(`/v1/history?since=${since}${until < Infinity ? `&until=${until}` : ""}&limit=${LIMIT}`);
       this.since = since;
+      this.until = until;
+      this.cut = this.jobs.filter((job) => job.cut).length;
       known = true;
-      setText(this.says, [this.jobs.length >= LIMIT ? `Shown are the newest ${number(LIMIT)} jobs since the beginning of this window, up to now: earlier ones are missing. Choose a window that begins later.`
+      setText(this.says, [this.jobs.length >= LIMIT ? `Shown are the newest ${number(LIMIT)} jobs of this window: earlier ones are missing. Choose a shorter window.`
+        : this.cut ? `${count(this.cut, "job")} changed more often than is told at once: older changes are missing. Choose a shorter window.`
         : this.jobs.length === 0 ? `No job${all ? "" : " of yours"} ran in this window.` : "", all ? "" : "Your jobs alone: administrators see everybody's."].filter(Boolean).join(" "));
     } catch (error) {
       if (error instanceof Problem && error.status !== 0) setText(this.says, `${error.message}. ${error.hint}`);
@@ -136,21 +147,21 @@ export class TimePage implements Page {
     this.fetched = Date.now();
     this.busy = false;
     this.draw();
-    if (known && this.gantt.from < this.since) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS); // else with a later look
+    if (known && (this.gantt.from < this.since || this.gantt.to > this.until)) this.timer = window.setTimeout(() => void this.fetch(), ZOOM_MS); // else with a later look
   }
 
   private draw(decisions = true): void {
-    const now = Date.now() / 1000, { gantt } = this;
+    const now = Date.now() / 1000, end = Math.min(now, this.until), { gantt } = this;
     if (this.made !== this.jobs || now - this.madeAt > AGAIN_MS / 1000 || (this.following && now - this.madeAt > (gantt.to - gantt.from) / 1000)) {
       this.made = this.jobs; // what runs has grown by a pixel
       this.madeAt = now;
-      this.bars = barsOf(this.jobs, now);
-      this.steps = stepsOf(this.bars, now);
+      this.bars = barsOf(this.jobs, end);
+      this.steps = stepsOf(this.bars, end);
       gantt.show(this.jobs, this.bars, coreNumbers(this.live.machine?.online ?? "", this.live.machine?.cpus ?? 1));
     } else gantt.redraw();
     const { bars } = this;
     setText(this.window, `${moment(gantt.from)} – ${this.following ? "now" : moment(gantt.to)}`);
-    const all = between(this.steps, gantt.from, gantt.to), one = gantt.chosen === null ? null : stepsOf(bars.filter((bar) => bar.job.id === gantt.chosen), now);
+    const all = between(this.steps, gantt.from, gantt.to), one = gantt.chosen === null ? null : stepsOf(bars.filter((bar) => bar.job.id === gantt.chosen), end);
     this.chart.show([all.times, all.threads, one ? sampled(one, all.times) : all.times.map(() => null)], [gantt.from, gantt.to]);
     if (decisions) this.showDecisions();
   }

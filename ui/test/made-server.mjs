@@ -13,7 +13,7 @@ export const job = (id, more = {}) => ({
   id, name: `${id}-name`, owner: "ada", state: "running", pids: [1], cores: "0-1", allowed: 4, target: 2, active: 2, max: 4, oversubscribed: false, malleable: true, adopted: false,
   kept: false, submitted: false, preemptible: true, priority: 0, class: 0, weight: 100, min: 1, limit: null, request: null, memory: null, memory_used: null, deadline: null, placement: "shared",
   pinned: null, pinned_by: null, place: null, latency: null, progress: { done: 0, total: 0, unit: "", rate: 0 }, reason: "equal share", note: "", elapsed_s: 1, run_s: 1, wait_s: 0, backends: [],
-  power_uw: null, energy_uj: null, energy_low_uj: null, energy_high_uj: null, energy_basis: null, ...more,
+  power_uw: null, power_basis: null, energy_uj: null, energy_low_uj: null, energy_high_uj: null, energy_basis: null, ...more,
 });
 
 /** An answer that is no success. */

@@ -72,7 +72,7 @@ describe("a machine that is made up", { skip }, () => {
   });
 
   test("what is not told of a job is not what was told of the one before", () => {
-    const server = serverOf({ jobs: [job("j1", { power_uw: 12e6, energy_uj: 5e6, energy_low_uj: 4e6, energy_high_uj: 6e6, energy_basis: "measured" }), job("j2")] });
+    const server = serverOf({ jobs: [job("j1", { power_uw: 12e6, power_basis: "measured", energy_uj: 5e6, energy_low_uj: 4e6, energy_high_uj: 6e6, energy_basis: "measured" }), job("j2")] });
     return made(server, async (page) => {
       await open(page, "j1");
       assert.match(await detail(page), /12\.0 W \(measured\)/);
@@ -135,7 +135,23 @@ describe("a machine that is made up", { skip }, () => {
       weight: 100, allocations: [], progress: null }));
     return made(server, async (page) => {
       await go(page, "time");
-      await page.waitForFunction(() => /newest 1,000 jobs .* up to now: .* begins later/.test(document.querySelector(".page.time").innerText));
+      await page.waitForFunction(() => /newest 1,000 jobs of this window: earlier ones are missing. Choose a shorter window/.test(document.querySelector(".page.time").innerText));
+    });
+  });
+
+  test("a job of which the oldest changes are missing is said, and a shorter window asked for what it lacks", () => {
+    const server = new MadeServer(), now = Date.now() / 1000;
+    const last = () => new URLSearchParams(server.asked.filter((asked) => asked.startsWith("/v1/history")).at(-1).split("?")[1]);
+    server.answers["/v1/history"] = [{ id: "j1", name: "cnn", owner: "ada", state: "running", command: "", submitted: now - 500, begun: now - 500, ended: null, run_s: 500, wait_s: 0, weight: 100, progress: null, cut: true,
+        allocations: [{ time: now - 20, threads: 1, cores: "0", reason: "b" }, { time: now - 30, threads: 2, cores: "0-1", reason: "a" }] }];
+    return made(server, async (page) => {
+      await go(page, "time");
+      await page.waitForFunction(() => /1 job changed more often than is told at once: older changes are missing/.test(document.querySelector(".page.time").innerText));
+      assert.match(await textOf(page, "table.decisions"), /– → 2/);
+      assert.equal(last().get("until"), null); // to now and on
+      await page.click('button[aria-label="Earlier"]');
+      await eventually(() => last().get("until"), "the window's end is asked for");
+      assert.ok(Number(last().get("until")) < now && Number(last().get("since")) < Number(last().get("until")));
     });
   });
 

@@ -89,11 +89,14 @@ static int report(const struct report_options *o, const struct day *asked)
     _cleanup_json_ json_t *machine = NULL, *history = NULL;
     _cleanup_(day_energy_done) struct day_energy energy = {0};
     char path[API_PATH_MAX], host[256] = "this machine";
+    const json_t *job;
+    size_t i;
     int r = api_request(&command_report, "GET", "/v1/machine", NULL, API_TIMEOUT_MS, &machine);
 
     if (r != CLI_OK)
         return r;
-    snprintf(path, sizeof(path), "/v1/history?since=%.0f&limit=%d", day.from_s, LIMIT_MAX);
+    snprintf(path, sizeof(path), "/v1/history?since=%.0f&until=%.0f&limit=%d", day.from_s,
+             ceil(day.to_s), LIMIT_MAX);
     r = api_request(&command_report, "GET", path, NULL, TIMEOUT_MS, &history);
     if (r != CLI_OK)
         return r;
@@ -106,6 +109,8 @@ static int report(const struct report_options *o, const struct day *asked)
     day.host = host;
     day.cores = member_long(machine, "cpus");
     day.cut = json_array_size(history) >= LIMIT_MAX;
+    json_array_foreach (history, i, job)
+        day.cut_jobs += json_is_true(json_object_get(job, "cut"));
     energy = (struct day_energy){.parts = ask_energy(&day, "part"),
                                  .users = ask_energy(&day, "user"),
                                  .jobs = ask_energy(&day, "job")};

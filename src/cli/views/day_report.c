@@ -387,6 +387,13 @@ static void put_summary(struct report *r)
     if (r->lost)
         fprintf(r->file, "<p>%u job%s ended while no daemon ran.</p>\n", r->lost,
                 r->lost == 1 ? "" : "s");
+    if (r->day->cut_jobs)
+        fprintf(
+            r->file,
+            "<p><strong>%u job%s changed more often than one answer holds: what %s first in the "
+            "day is missing, and thread hours are too low.</strong></p>\n",
+            r->day->cut_jobs, r->day->cut_jobs == 1 ? "" : "s",
+            r->day->cut_jobs == 1 ? "it had" : "they had");
     if (r->day->cut)
         fputs("<p><strong>The history had more jobs than one answer holds: the oldest are "
               "missing.</strong></p>\n",

@@ -17,7 +17,8 @@ struct day {
     const char *host;    /* borrowed */
     double from_s, to_s; /* seconds since 1970; to_s is not after now */
     long cores;
-    bool cut; /* the history had more jobs than were asked for */
+    bool cut;          /* the history had more jobs than were asked for */
+    unsigned cut_jobs; /* jobs of which the history told the newest allocations alone */
 };
 
 /* @history: the array of GET /v1/history; jobs that did not run or wait in the day are left out. */

@@ -90,13 +90,15 @@ void routes_history(struct request *r, struct job *none)
     struct history_filter f = {.job = httpd_argument(r->http, "job"),
                                .all = control_may_govern(r->daemon, &r->who),
                                .uid = r->who.uid};
-    uint64_t since = 0, limit = HISTORY_LIMIT_STD;
+    uint64_t since = 0, until = 0, limit = HISTORY_LIMIT_STD;
     struct error err = {0};
 
     if (!take_argument(r, "since", INT32_MAX, &since) ||
+        !take_argument(r, "until", INT32_MAX, &until) ||
         !take_argument(r, "limit", HISTORY_LIMIT_MAX, &limit) || !request_search(r))
         return;
     f.since_ms = since * 1000;
+    f.until_ms = until * 1000;
     f.limit = (uint32_t)limit;
     chronicle_look(r->daemon); /* brings the history up to date */
     if (history_search_new(r->daemon->history, &f, &r->search, &err) < 0) {

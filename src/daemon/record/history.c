@@ -66,7 +66,8 @@ enum statement {
     " OR id IN (SELECT id FROM " table " ORDER BY id LIMIT ?2)"
 
 /* Newest first, each row found without a sort, so that a search can stop and go on at any row. */
-#define FIND(which) "SELECT id, uid, ended FROM job WHERE " which " AND id < ?1 ORDER BY id DESC"
+#define FIND(which)                                                                                \
+    "SELECT id, uid, ended, submitted FROM job WHERE " which " AND id < ?1 ORDER BY id DESC"
 
 /* The row of a job; NULL if that was never written, or trimmed. */
 #define JOB_ID "(SELECT id FROM job WHERE number = ?1 AND submitted = ?2)"
@@ -97,7 +98,7 @@ static const char *const statement_text[] = {
                  " run, wait, min, max, weight, priority, class, request, deadline, placement, oom,"
                  " cancelled FROM job WHERE id = ?1",
     [FIND_ALLOCATION] = ("SELECT time, threads, cores, reason FROM allocation WHERE job = ?1"
-                         " ORDER BY id DESC LIMIT ?2"),
+                         " AND time < ?2 ORDER BY id DESC"),
     [FIND_RATE] = "SELECT avg(rate), max(done), max(total), max(unit) FROM rate WHERE job = ?1",
 };
 static_assert(ARRAY_LEN(statement_text) == STATEMENT_MAX, "a statement without text");
@@ -462,19 +463,50 @@ static json_t *column_seconds(sqlite3_stmt *s, int at)
     return none ? json_null() : json_real((double)sqlite3_column_int64(s, at) / 1000);
 }
 
-static int find_allocations(struct history *h, sqlite3_int64 id, uint32_t limit, json_t *ret)
+struct history_search {
+    struct history *history;
+    struct history_filter filter;
+    char job[PROTO_NAME_MAX + 1];
+    sqlite3_int64 below; /* id of the oldest row examined so far */
+    unsigned made;
+    uint32_t shown; /* allocations in the list */
+    json_t *list;
+};
+
+/* Most jobs change seldom: the first that change often may show many, and leave the others enough.
+ */
+static uint32_t allocations_of_next(const struct history_search *q)
 {
-    sqlite3_stmt *s = h->statement[FIND_ALLOCATION];
+    uint32_t left =
+        HISTORY_SHOWN_MAX - (q->shown < HISTORY_SHOWN_MAX ? q->shown : HISTORY_SHOWN_MAX);
+    uint32_t least = HISTORY_SHOWN_MAX / HISTORY_LIMIT_MAX;
+
+    if (q->filter.limit == 1)
+        return HISTORY_SHOWN_MAX;
+    return left / 4 > least ? left / 4 : least;
+}
+
+/* Those in the window, newest first, with the one in force when it begins. */
+static int find_allocations(struct history_search *q, sqlite3_int64 id, json_t *ret, bool *cut)
+{
+    sqlite3_stmt *s = q->history->statement[FIND_ALLOCATION];
+    uint32_t most = allocations_of_next(q), n = 0;
+    bool begins = false;
     int r;
 
+    *cut = false;
     sqlite3_bind_int64(s, 1, id);
-    sqlite3_bind_int64(s, 2, limit);
-    while ((r = sqlite3_step(s)) == SQLITE_ROW)
+    sqlite3_bind_int64(s, 2, (sqlite3_int64)q->filter.until_ms);
+    while (!begins && (r = sqlite3_step(s)) == SQLITE_ROW && !(*cut = n == most)) {
+        begins = sqlite3_column_int64(s, 0) <= (sqlite3_int64)q->filter.since_ms;
         json_array_append_new(ret, json_pack("{s:o,s:o,s:o,s:o}", "time", column_seconds(s, 0),
                                              "threads", column_number(s, 1), "cores",
                                              column_text(s, 2), "reason", column_text(s, 3)));
+        n++;
+    }
+    q->shown += n;
     sqlite3_reset(s);
-    return r == SQLITE_DONE ? SQLITE_OK : r;
+    return begins || *cut || r == SQLITE_DONE ? SQLITE_OK : r;
 }
 
 /* The job's mean speed and its last progress. */
@@ -495,11 +527,11 @@ static int find_progress(struct history *h, sqlite3_int64 id, json_t **ret)
     return r == SQLITE_ROW ? SQLITE_OK : r;
 }
 
-static json_t *job_of(sqlite3_stmt *s, json_t *allocations, json_t *progress)
+static json_t *job_of(sqlite3_stmt *s, json_t *allocations, bool cut, json_t *progress)
 {
     return json_pack(
         "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:b,"
-        "s:b}",
+        "s:b,s:b}",
         "id", json_sprintf("j%lld", (long long)sqlite3_column_int64(s, 1)), "submitted",
         column_seconds(s, 2), "name", column_text(s, 3), "owner", column_text(s, 4), "kind",
         column_text(s, 5), "command", column_text(s, 6), "begun", column_seconds(s, 7), "ended",
@@ -507,30 +539,23 @@ static json_t *job_of(sqlite3_stmt *s, json_t *allocations, json_t *progress)
         column_seconds(s, 11), "min", column_number(s, 12), "limit", column_number(s, 13), "weight",
         column_number(s, 14), "priority", column_number(s, 15), "class", column_number(s, 16),
         "request", column_number(s, 17), "deadline", column_seconds(s, 18), "placement",
-        column_text(s, 19), "allocations", allocations, "progress", progress, "oom",
+        column_text(s, 19), "allocations", allocations, "progress", progress, "cut", cut, "oom",
         sqlite3_column_int(s, 20) != 0, "cancelled", sqlite3_column_int(s, 21) != 0);
 }
-
-struct history_search {
-    struct history *history;
-    struct history_filter filter;
-    char job[PROTO_NAME_MAX + 1];
-    sqlite3_int64 below; /* id of the oldest row examined so far */
-    unsigned made;
-    json_t *list;
-};
 
 static int load_job(struct history_search *q, sqlite3_int64 id)
 {
     sqlite3_stmt *s = q->history->statement[LOAD_JOB];
     json_t *allocations = json_array(), *progress = NULL;
-    int r = find_allocations(q->history, id, HISTORY_SHOWN_MAX / q->filter.limit, allocations);
+    bool cut;
+    int r = find_allocations(q, id, allocations, &cut);
 
     if (r == SQLITE_OK)
         r = find_progress(q->history, id, &progress);
     sqlite3_bind_int64(s, 1, id);
     if (r == SQLITE_OK && sqlite3_step(s) == SQLITE_ROW)
-        json_array_append_new(q->list, job_of(s, json_incref(allocations), json_incref(progress)));
+        json_array_append_new(q->list,
+                              job_of(s, json_incref(allocations), cut, json_incref(progress)));
     json_decref(allocations);
     json_decref(progress);
     sqlite3_reset(s);
@@ -540,6 +565,7 @@ static int load_job(struct history_search *q, sqlite3_int64 id)
 static bool matches(const struct history_filter *f, sqlite3_stmt *s)
 {
     return (f->all || sqlite3_column_int64(s, 1) == f->uid) &&
+           sqlite3_column_int64(s, 3) < (sqlite3_int64)f->until_ms &&
            (sqlite3_column_type(s, 2) == SQLITE_NULL ||
             sqlite3_column_int64(s, 2) >= (sqlite3_int64)f->since_ms);
 }
@@ -586,6 +612,7 @@ static void begin_search(struct history_search *q)
 {
     q->below = INT64_MAX;
     q->made = q->history->file.made;
+    q->shown = 0;
     json_array_clear(q->list);
 }
 
@@ -621,6 +648,8 @@ int history_search_new(struct history *h, const struct history_filter *filter,
     }
     q->history = h;
     q->filter = *filter;
+    if (!q->filter.until_ms)
+        q->filter.until_ms = INT64_MAX;
     snprintf(q->job, sizeof(q->job), "%s", filter->job ? filter->job : "");
     begin_search(q);
     *ret = q;

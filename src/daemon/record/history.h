@@ -32,7 +32,7 @@
 #define HISTORY_COMMAND_MAX 256
 #define HISTORY_LIMIT_MAX   1000 /* jobs in an answer … */
 #define HISTORY_LIMIT_STD   50
-#define HISTORY_SHOWN_MAX   8000 /* … and allocations of all these jobs */
+#define HISTORY_SHOWN_MAX   8000 /* … and allocations of them all; each has some at least */
 
 struct history;
 struct history_search;
@@ -105,14 +105,15 @@ struct history_filter {
     bool all;        /* jobs of every user, else those of @uid */
     uid_t uid;
     uint64_t since_ms; /* leaves out jobs that had ended by then */
+    uint64_t until_ms; /* … or were not there yet, and what they had from then on; 0: none */
     uint32_t limit;    /* 1 … HISTORY_LIMIT_MAX */
 };
 
 /*
- * The jobs that match, newest first, each with its newest allocations. A search is made of steps,
- * since a file can have many rows that do not match; jobs that are written meanwhile may be missed.
- * Returns 0, -ENODATA (*err: why there is no history) or -ENOMEM. @h may be NULL, and outlives the
- * search otherwise.
+ * The jobs that match, newest first, each with its allocations, or the newest ones and `cut`. A
+ * search is made of steps, since a file can have many rows that do not match; jobs that are written
+ * meanwhile may be missed. Returns 0, -ENODATA (*err: why there is no history) or -ENOMEM. @h may
+ * be NULL, and outlives the search otherwise.
  */
 int history_search_new(struct history *h, const struct history_filter *filter,
                        struct history_search **ret, struct error *err);
