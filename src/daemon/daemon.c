@@ -302,20 +302,6 @@ static void raise_descriptor_limit(void)
 
 /* ---- configuration ---- */
 
-/* Whether it can have an effect here. */
-static int check_policy(struct daemon *d, const struct policy_spec *spec, struct error *err)
-{
-    struct error why = {0};
-
-    if (external_check(d, spec, err) < 0)
-        return -ENODATA;
-    if (!spec->policy->by_watts || cap_source_known(d, &why))
-        return 0;
-    return error_word(
-        err, error_set(err, -ENODATA, "policy %s cannot be used: %s", spec->policy->name, why.text),
-        "no-watts");
-}
-
 /* The policy: from `tide policy set` until the configured one changes, else the configured one. */
 static int choose_policy(struct daemon *d, const struct daemon_options *o, struct error *err)
 {
@@ -324,7 +310,7 @@ static int choose_policy(struct daemon *d, const struct daemon_options *o, struc
 
     if (!spec.policy)
         return 0;
-    if (ordered && check_policy(d, &spec, err) < 0)
+    if (ordered && decision_check_policy(d, &spec, err) < 0)
         return -ENODATA;
     decision_set_policy(d->decision, &spec);
     return 0;
@@ -360,7 +346,7 @@ static void reconfigure(struct daemon *d, const struct config *c)
     if (!same_policy(&spec, &before.policy)) {
         if (!spec.policy)
             policy_spec_parse(policy_at(0)->name, &spec, NULL);
-        if (check_policy(d, &spec, &why) == 0)
+        if (decision_check_policy(d, &spec, &why) == 0)
             decision_set_policy(d->decision, &spec);
         else
             daemon_log_as(error_why(&why), "%s; the previous one stays in force", why.text);

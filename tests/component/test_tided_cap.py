@@ -74,6 +74,12 @@ def test_a_cap_without_watts_is_refused_with_the_reason(place):
     assert not (tided.dir / "power-cap").exists()
 
 
+def test_a_cap_that_only_the_simulator_keeps_is_refused(modelled):
+    status, answer = modelled.api("PUT", "/v1/policy", {"policy": "power-cap/cap=90000000"})
+    assert status == 400 and "use 'tide power set-cap'" in answer["error"]["message"]
+    assert modelled.api("GET", "/v1/policy")[1]["policy"] == "equal"
+
+
 @pytest.mark.parametrize("policy", ["equal", "power-cap", "throughput", "priority"])
 def test_every_policy_obeys_and_says_whose_cap_it_is(modelled, policy):
     made = jobs(modelled)
@@ -321,6 +327,7 @@ def test_a_power_limit_holds_the_cap_and_is_put_back(limited):
     eventually(lambda: number(limit) == 49_000_000)
     put(tided, uw=4 * OWN)  # above the package's own: that is never raised
     eventually(lambda: number(limit) == OWN)
+    eventually(lambda: cap(tided)["state"] == "kept" and "processors and their memory alone are measured" in cap(tided)["why"])
     put(tided, uw=40_000_000)
     eventually(lambda: number(limit) == 39_200_000)
     tided.api("DELETE", "/v1/power/cap")

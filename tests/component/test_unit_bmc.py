@@ -328,6 +328,25 @@ def test_a_controllers_watts_measure_the_machine_and_steer_no_cap(bed, simulator
     assert sourced(tided)["bmc"]["slow"]
 
 
+def test_a_cap_that_only_a_controller_checks_says_so_and_is_over_when_that_told_more_for_a_minute(bed, simulator, place, program):  # noqa: F811
+    path = place.base / "tide.conf"
+    path.write_text("[daemon]\npower=none\npower-model=points:100,150,250,300\n")
+    path.chmod(0o644)
+    daemon = place.daemon("--config", path).start()
+    bed.keep(Unit(program, bed.folder() / "link", f"[unit]\nname = m1\n[tided]\nsocket = {daemon.dir}/api.sock\n"
+                  f"[meter bmc]\n{simulator.meter()}\ncovers = machine\n"))
+    eventually(lambda: (daemon.api("GET", "/v1/power")[1]["power"]["uw"] or 0) == 200_000_000)
+    assert daemon.api("PUT", "/v1/power/cap", {"uw": 350_000_000})[0] == 200
+    cap = daemon.api("GET", "/v1/power/cap")[1]
+    assert cap["state"] == "kept" and "a minute ago" in cap["why"]
+    simulator.set(400)
+    eventually(lambda: daemon.api("GET", "/v1/power")[1]["power"]["uw"] == 400_000_000)
+    eventually(lambda: "400.0 W by its only meter" in daemon.api("GET", "/v1/power/cap")[1]["why"], guard=90)
+    assert daemon.api("GET", "/v1/power/cap")[1]["state"] == "over"
+    assert daemon.api("PUT", "/v1/power/cap", {"uw": 500_000_000})[0] == 200
+    assert daemon.api("GET", "/v1/power/cap")[1]["state"] == "kept"
+
+
 def test_the_areas_plug_measures_a_machine(bed, tided, program, tmp_path):  # noqa: F811
     broker = bed.broker()
     bed.unit(f"[unit]\nname = lab3\n[local]\nbroker = 127.0.0.1:{broker.port}\n"

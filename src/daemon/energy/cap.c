@@ -25,9 +25,10 @@
 #define FIT_SAVE_SAMPLES 300
 #define PACE_US          100000 /* a fan that steps up is above the cap for half a second */
 #define ACCURACY_US      2000
-#define GUESS_ERROR      300 /* permille, of the curve made of one reading */
-#define GUESS_APART      200 /* mcpu: so much more load makes a better guess */
-#define NEARLY_FULL      900 /* mcpu of a core */
+#define SLOW_NS          (60 * NS_PER_S) /* a slow meter's reading is of what was since then */
+#define GUESS_ERROR      300             /* permille, of the curve made of one reading */
+#define GUESS_APART      200             /* mcpu: so much more load makes a better guess */
+#define NEARLY_FULL      900             /* mcpu of a core */
 #define GUESS_IDLE                                                                                 \
     400 /* permille of full power: an idle machine of the last ten years, or more                  \
          */
@@ -43,6 +44,7 @@ struct power_caps {
     bool blind;              /* a cap is in force, and nothing is known of the power */
     bool told_over;
     uint64_t over_since_ns, over_ns;   /* 0: not above; time above until then */
+    uint64_t slow_over_ns;             /* since when a slow meter tells more; 0: it does not */
     uint64_t lease_boot, lease_number; /* of the newest power lease */
     struct watts named;                /* by the configuration; count 0: none */
     struct stand_in *learnt;           /* what readings taught; the meter's */
@@ -299,6 +301,14 @@ static void arm_pace(struct power_caps *c)
     sd_event_source_set_enabled(c->pace, binds ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
 }
 
+static void see_slow(struct power_caps *c, const struct meter_now *read, bool another, uint64_t now)
+{
+    if (!read->slow || read->machine.uw <= c->uw)
+        c->slow_over_ns = 0;
+    else if (another || c->slow_over_ns == 0)
+        c->slow_over_ns = now;
+}
+
 static void step(struct power_caps *c)
 {
     const struct meter_now *read = meter_now(c->daemon->meter);
@@ -312,6 +322,7 @@ static void step(struct power_caps *c)
     if (read->time_ns != c->read_ns)
         c->read_boot_ns = as_boot_ns(read->time_ns, now);
     c->read_ns = read->time_ns;
+    see_slow(c, read, c->uw != before, now);
     see_unlimited(c, read);
     choose_curve(c, read);
     if (c->uw || before)
@@ -421,9 +432,26 @@ void cap_text(const struct daemon *d, char ret[CAP_TEXT_MAX])
                  c->plan.cores, c->plan.cores == 1 ? "" : "s");
 }
 
+/* What a meter of minutes says of a cap: it teaches the curve, but no reading of it steers. */
+static enum cap_kept state_by_slow(const struct power_caps *c, const struct meter_now *read,
+                                   char *why, size_t size)
+{
+    if (!c->slow_over_ns || clock_boot_ns() - c->slow_over_ns < SLOW_NS) {
+        snprintf(why, size,
+                 "the only meter tells what was a minute ago: jobs are held by the model");
+        return CAP_KEPT;
+    }
+    snprintf(why, size,
+             "the machine draws %" PRIu64 ".%" PRIu64 " W by its only meter, which tells what was "
+             "a minute ago: jobs are held by the model",
+             read->machine.uw / 1000000, read->machine.uw / 100000 % 10);
+    return CAP_OVER;
+}
+
 enum cap_kept cap_state(const struct daemon *d, char *why, size_t size)
 {
     const struct power_caps *c = d->power_caps;
+    const struct meter_now *read = meter_now(d->meter);
 
     *why = '\0';
     if (c->uw == 0)
@@ -443,6 +471,12 @@ enum cap_kept cap_state(const struct daemon *d, char *why, size_t size)
             snprintf(why, size, "job %.40s has not given back its cores yet", j->name);
             return CAP_NOT_YET;
         }
+    if (read->slow && read->machine.basis != POWER_UNKNOWN)
+        return state_by_slow(c, read, why, size);
+    if (read->sensed && !read->stood_in && read->machine.basis == POWER_MODELLED)
+        snprintf(why, size,
+                 "the processors and their memory alone are measured: at the wall the machine may "
+                 "draw more");
     return CAP_KEPT;
 }
 

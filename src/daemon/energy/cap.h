@@ -70,7 +70,7 @@ void cap_domain(const struct daemon *d, struct policy_domain *root);
 /* The cap and its effect, for jobs' reasons: "power cap 120 W (set by hand): 5 cores"; or "". */
 void cap_text(const struct daemon *d, char ret[CAP_TEXT_MAX]);
 
-/* Whether it is kept; otherwise @why says what is the matter. */
+/* Whether it is kept; @why says what is the matter, or what nobody can see. */
 enum cap_kept cap_state(const struct daemon *d, char *why, size_t size);
 
 /* The cap that leaves jobs @mcpu busy cores, errors and margin included; 0: nothing is known. */

@@ -57,24 +57,38 @@ struct decision {
 
 /* ---- storage ---- */
 
+int decision_check_policy(const struct daemon *d, const struct policy_spec *spec, struct error *err)
+{
+    const struct policy *policy = spec->policy;
+    struct error why = {0};
+    int r = external_check(d, spec, err);
+
+    if (r < 0)
+        return r;
+    if (policy->by_watts && !cap_source_known(d, &why))
+        return error_word(
+            err, error_set(err, -ENODATA, "policy %s cannot be used: %s", policy->name, why.text),
+            "no-watts");
+    for (uint32_t i = 0; i < policy->param_count; i++)
+        if (policy->params[i].simulated && spec->params[i] != policy->params[i].def)
+            return error_set(err, -EINVAL,
+                             "policy %s: '%s' is for tide sim; a machine's cap is kept by its "
+                             "readings: use 'tide power set-cap', or power-cap= in tide.conf",
+                             policy->name, policy->params[i].name);
+    return 0;
+}
+
 int decision_parse_policy(const struct daemon *d, const char *text, struct policy_spec *ret,
                           struct error *err)
 {
     struct policy_spec spec;
-    struct error why = {0};
     int r = external_parse(text, &spec, err);
 
     if (r == 0)
-        r = external_check(d, &spec, err);
-    if (r < 0)
-        return r;
-    if (spec.policy->by_watts && !cap_source_known(d, &why))
-        return error_word(
-            err,
-            error_set(err, -ENODATA, "policy %s cannot be used: %s", spec.policy->name, why.text),
-            "no-watts");
-    *ret = spec;
-    return 0;
+        r = decision_check_policy(d, &spec, err);
+    if (r == 0)
+        *ret = spec;
+    return r;
 }
 
 void decision_set_policy(struct decision *d, const struct policy_spec *spec)

@@ -27,9 +27,13 @@ const struct policy_spec *decision_policy(const struct decision *d);
 void decision_set_policy(struct decision *d, const struct policy_spec *spec);
 
 /*
- * policy_spec_parse() for a policy that this daemon can use. -ENODATA: it needs the machine's
- * watts, which nothing tells; *err says what would help.
+ * Whether this daemon can use it. Returns 0, -ENODATA (it needs the machine's watts, which nothing
+ * tells, or a decider) or -EINVAL (a parameter of the simulator alone); *err says what would help.
  */
+int decision_check_policy(const struct daemon *d, const struct policy_spec *spec,
+                          struct error *err);
+
+/* policy_spec_parse() and that check. */
 int decision_parse_policy(const struct daemon *d, const char *text, struct policy_spec *ret,
                           struct error *err);
 

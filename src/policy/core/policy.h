@@ -335,6 +335,7 @@ struct policy_param {
     const char *text;
     const char *const *names; /* names of the values min … max, in order; NULL: a plain number */
     bool open;                /* max only ends the range of numbers: no text shows it */
+    bool simulated;           /* no daemon takes it: there something else does the same */
 };
 
 /* The maximum needs of a plan; all of them may be 0. */

@@ -2,9 +2,9 @@
 /*
  * Policy `power-cap`: as many cores as the power cap allows, K = floor((cap - idle) / core), which
  * `throughput` divides. Every policy respects the domains' caps. This one also stops jobs for them:
- * where no core is left under a cap, waiting jobs do not start, and preemptible ones are paused. It
- * can set a cap for the machine besides, and its reasons name the jobs that a cap holds back. Jobs
- * that cannot be paused keep their minimum, and the plan says if that is too much.
+ * where no core is left under a cap, waiting jobs do not start, and preemptible ones are paused. In
+ * the simulator it can set a cap for the machine besides. Its reasons name the jobs that a cap
+ * holds back. Jobs that cannot be paused keep their minimum, and the plan says if that is too much.
  *
  * A domain of unknown power (without core_uw) allows everything.
  */
@@ -69,8 +69,10 @@ static const struct policy_param power_cap_params[] = {
     [POWER_CAP_CAP] = {.name = "cap",
                        .max = (int64_t)POLICY_POWER_MAX,
                        .unit = "uW",
-                       .text = "power that the machine may draw; 0: its own cap alone counts",
-                       .open = true},
+                       .text = "power that the machine may draw, for tide sim; 0: its own cap "
+                               "alone counts",
+                       .open = true,
+                       .simulated = true},
 };
 
 const struct policy policy_power_cap = {
