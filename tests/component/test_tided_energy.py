@@ -51,6 +51,7 @@ def test_with_a_model_a_job_has_its_share(world, place):  # noqa: F811
             return j["power_uw"] is not None and j
         j = eventually(shown, pause=0.2)  # at the end of the first ten seconds
         assert 0 < j["energy_low_uj"] <= j["energy_uj"] <= j["energy_high_uj"] and j["power_uw"] > 0
+        assert j["power_low_uw"] <= j["power_uw"] <= j["power_high_uw"] and j["power_basis"] == j["energy_basis"]
         assert j["energy_basis"] in ("modelled", "calibrated")
         parts = power(tided)["parts"]
         assert parts["idle"]["uj"] > 0 and parts["jobs"]["uj"] >= j["energy_uj"]
@@ -124,7 +125,7 @@ def test_without_a_sensor_nothing_is_zero(world, place):  # noqa: F811
     done = subprocess.run([place.program.parent / "tide", "power", "--sources"], capture_output=True, text=True,
                           env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=True)
     assert done.stdout.startswith("No source of watts") and "power=file:/PATH" in done.stdout
-    assert job.get()["power_uw"] is None and job.get()["energy_uj"] is None
+    assert all(job.get()[key] is None for key in ("power_uw", "power_low_uw", "power_high_uw", "power_basis")) and job.get()["energy_uj"] is None
 
 
 def test_a_wrap_is_no_gap_and_loses_nothing(world):  # noqa: F811

@@ -45,10 +45,12 @@ json_t *view_job_energy(const struct job *j, const struct caller *who)
     uint32_t power = may ? e->power.basis : POWER_UNKNOWN;
     uint32_t energy = may ? e->shown.basis : POWER_UNKNOWN;
 
-    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "power_uw", amount(e->power.uw, power),
-                     "energy_uj", amount(e->shown.uj, energy), "energy_low_uj",
-                     amount(e->shown.low_uj, energy), "energy_high_uj",
-                     amount(e->shown.high_uj, energy), "energy_gap_ms",
+    return json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "power_uw",
+                     amount(e->power.uw, power), "power_low_uw", amount(e->power.low_uw, power),
+                     "power_high_uw", amount(e->power.high_uw, power), "power_basis",
+                     power ? json_string(power_basis_name(power)) : json_null(), "energy_uj",
+                     amount(e->shown.uj, energy), "energy_low_uj", amount(e->shown.low_uj, energy),
+                     "energy_high_uj", amount(e->shown.high_uj, energy), "energy_gap_ms",
                      energy ? milliseconds(e->shown_gap_ns) : json_null(), "energy_basis",
                      energy ? json_string(power_basis_name(energy)) : json_null());
 }
