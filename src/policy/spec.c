@@ -449,6 +449,14 @@ int policy_spec_parse(const char *text, struct policy_spec *ret_spec, struct err
     return 0;
 }
 
+const char *policy_spec_simulated(const struct policy_spec *spec)
+{
+    for (uint32_t i = 0; i < spec->policy->param_count; i++)
+        if (spec->policy->params[i].simulated && spec->params[i] != spec->policy->params[i].def)
+            return spec->policy->params[i].name;
+    return NULL;
+}
+
 size_t policy_spec_text(const struct policy_spec *spec, char *buf, size_t size)
 {
     struct writer w = {.buf = buf, .size = size};

@@ -59,22 +59,18 @@ struct decision {
 
 int decision_check_policy(const struct daemon *d, const struct policy_spec *spec, struct error *err)
 {
-    const struct policy *policy = spec->policy;
+    const char *simulated = policy_spec_simulated(spec);
     struct error why = {0};
     int r = external_check(d, spec, err);
 
     if (r < 0)
         return r;
-    if (policy->by_watts && !cap_source_known(d, &why))
-        return error_word(
-            err, error_set(err, -ENODATA, "policy %s cannot be used: %s", policy->name, why.text),
-            "no-watts");
-    for (uint32_t i = 0; i < policy->param_count; i++)
-        if (policy->params[i].simulated && spec->params[i] != policy->params[i].def)
-            return error_set(err, -EINVAL,
-                             "policy %s: '%s' is for tide sim; a machine's cap is kept by its "
-                             "readings: use 'tide power set-cap', or power-cap= in tide.conf",
-                             policy->name, policy->params[i].name);
+    if (spec->policy->by_watts && !cap_source_known(d, &why)) {
+        error_set(err, r = -ENODATA, "policy %s cannot be used: %s", spec->policy->name, why.text);
+        return error_word(err, r, "no-watts");
+    }
+    if (simulated)
+        return error_set(err, -EINVAL, "'%s' is for tide sim: use 'tide power set-cap'", simulated);
     return 0;
 }
 
