@@ -402,6 +402,19 @@ describe("a bad connection to the hub", { skip }, () => {
   });
 });
 
+describe("names in the tree of areas", { skip: !CHROMIUM && skip }, () => {
+  for (const width of [1280, 1024, 920])
+    test(`are told in full on a page ${width} pixels wide`, () => made(new MadeHub(), async (page) => {
+      await page.setViewport({ width, height: 900 });
+      const named = await eventually(async () => {
+        const all = await page.$$eval(".area:not([hidden]) .label", (labels) => labels.map((l) => ({ name: l.textContent, fits: l.clientWidth > 0 && l.scrollWidth <= l.clientWidth })));
+        return all.some(({ name }) => name === "Laboratory 11") && all;
+      }, "the tree shows a laboratory");
+      assert.deepEqual(named.filter(({ fits }) => !fits), []);
+      assert.ok(await page.$eval(".tree", (tree) => tree.scrollWidth <= tree.clientWidth), "no row is wider than the tree");
+    }));
+});
+
 /** It is eight in the morning; each area has drawn 1 kW all the time. */
 class AtEight extends MadeHub {
   midnight = Date.now() - 8 * 3600e3;
