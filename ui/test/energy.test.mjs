@@ -52,6 +52,10 @@ describe("page Energy", { skip: CHROMIUM ? false : "no chromium: scripts/setup.s
     assert.match(await tile("Power now"), /measured/);
   });
 
+  test("says since when the chart of power is", async () => {
+    assert.equal(await textOf(page, ".page.energy .card:nth-of-type(1) > header"), "Powersince this page was opened");
+  });
+
   test("shows the parts, which are those of tided, and unknown ones as a dash", async () => {
     await page.waitForFunction(() => document.querySelectorAll(".page.energy table.jobs")[0].rows.length === 5);
     const rows = await page.$$eval(".page.energy .card:nth-of-type(1) table.jobs tbody tr", (all) => all.map((r) => [...r.cells].map((c) => c.textContent)));
