@@ -146,6 +146,49 @@ describe("page Machine", { skip: CHROMIUM ? false : "no chromium: scripts/setup.
   });
 });
 
+describe("page Machine of a machine that is full", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh ui" }, () => {
+  let bed, browser, page, job;
+  const tile = (name) => page.$$eval(".tile", (all, n) => {
+    const found = all.find((t) => t.querySelector("h3").textContent === n);
+    return `${found.innerText.replace(/\s+/g, " ")}${found.classList.contains("alarm") ? " (alarm)" : ""}`;
+  }, name);
+  /** Place, job, state and why of those that wait, a line each. */
+  const waiting = () => page.$eval(".jobs.waiting", (table) => (table.closest(".card").hidden ? "" : [...table.tBodies[0].rows]
+    .map(({ cells: [place, job, state, , why] }) => [place, job.querySelector("button > span:last-child"), state, why].map((e) => e.textContent).join(", ")).join("\n")));
+
+  before(async () => {
+    bed = await Bed.start("--cpus", "0-3", "--policy", "fcfs/strict");
+    job = await bed.job({ name: "first", request: 4 }, "--max", "8");
+    browser = await launch();
+    page = await openPage(browser, (await bed.dashboard()).link);
+  });
+  after(async () => {
+    await browser?.close();
+    await bed?.end();
+  });
+
+  test("submitted jobs wait in their order with tided's reason, and are gone from the list when they end", async () => {
+    assert.equal(await waiting(), "");
+    const runners = ["second", "third"].map(() => bed.spawn("/bin/sleep", ["600"])), jobs = [];
+    for (const [i, name] of ["second", "third"].entries()) jobs.push((await bed.api("POST", "/v1/jobs", { name, pid: runners[i].pid, queue: true, request: 2 })).body);
+    await eventually(async () => {
+      const told = (await Promise.all(jobs.map(({ id }) => bed.api("GET", `/v1/jobs/${id}`)))).map(({ body }) => body);
+      return (await waiting()) === told.map(({ name, reason }, i) => `${i + 1}, ${name}, queued, ${reason}`).join("\n");
+    }, "two jobs wait");
+    assert.match(await tile("Jobs"), /^Jobs 1 2 waiting$/);
+    for (const runner of runners) runner.kill("SIGKILL");
+    await eventually(async () => (await waiting()) === "", "nobody waits");
+  });
+
+  test("more threads than cores are oversubscription, and an alarm", async () => {
+    await eventually(async () => (await tile("Oversubscription")) === "Oversubscription none no more threads than cores", "none before");
+    job.tell("local 6 0");
+    await eventually(async () => (await tile("Oversubscription")) === "Oversubscription +2 2 threads above the cores (alarm)", "two threads above the cores");
+  });
+
+  test("nothing was logged as an error", () => assert.deepEqual(page.complaints, []));
+});
+
 describe("a bad connection", { skip: CHROMIUM ? false : "no chromium: scripts/setup.sh ui" }, () => {
   let bed, browser, wire, page, job;
 
