@@ -217,3 +217,49 @@ def test_what_is_missing_is_said(area, build_dir):
     assert done.returncode == 1 and "lab3 is enrolled without a broker" in done.stderr
     conf = area.enrol("node7", tided=("--machine",))
     assert "[tided]\nsocket = /run/tide/api.sock\n" in conf and "seal = " in conf
+
+
+def put(area, rules):
+    """Puts a policy in force in which a machine is a unit of the hub."""
+    path = area.folder / "machine.yaml"
+    path.write_text("version: 1\norg: unlp\nzone: UTC\nareas:\n- {area: unlp/node1, unit: node1}\n"
+                    + "rules:\n" + "".join(f"- {{area: {rule}}}\n" for rule in rules))
+    code, _, err = area.hub.run("policy", "apply", path)
+    assert code == 0, err
+
+
+@pytest.fixture
+def node1(area, tided):
+    """The hub's own unit node1: a machine that is busy."""
+    (area.hub.state / "leases").write_text("threadtide leases 1 0 0\n")  # none was ever lent
+    area.hub.kill()
+    area.hub.serve()
+    tided.job("--max", "16", name="train")
+    area.enrol("node1", tided=("--machine", "--tided", f"{tided.dir}/api.sock"))
+    return area.start("node1", "--config", area.folder / "node1.conf")
+
+
+def lease(tided):
+    told = cap(tided)
+    return told["uw"] if told.get("source") == "lease" else None
+
+
+def test_a_cap_of_a_machine_that_is_a_unit_is_its_lease(area, tided, node1):
+    """A machine reads no policy."""
+    put(area, ["unlp/node1, cap: 90 W"])
+    eventually(lambda: lease(tided) == 90 * W)
+    put(area, ["unlp/node1, cap: 60 W"])
+    eventually(lambda: lease(tided) == 60 * W)
+    area.hub.kill()  # it has not heard the machine's role yet when it looks at its caps
+    area.hub.serve()
+    put(area, ["unlp, cap: 50 W", "unlp/node1, floor: 30 W"])  # of the area above, which has no other unit
+    eventually(lambda: lease(tided) == 50 * W)
+    assert cap(tided)["caps"][0]["floor_uw"] == 30 * W
+    put(area, ["unlp/node1, floor: 30 W"])
+    eventually(lambda: cap(tided)["uw"] is None)
+
+
+def test_a_budget_of_a_machine_that_is_a_unit_is_lent(area, tided, node1):
+    """A small one, of which soon nothing is left."""
+    put(area, ["unlp/node1, budget: 0.001 kWh/day"])
+    eventually(lambda: lease(tided) is not None and lease(tided) < 20 * W, guard=2 * GUARD_S)

@@ -212,14 +212,14 @@ json_t *area_view_by(const struct power_policy *rules, uint32_t rule)
     return json_string(by);
 }
 
-/* Energy that the units of a shared budget used together today, as the hub counts it. */
+/* As the unit tells it; what a machine used, or several units together, as the hub counts it. */
 static json_t *used_today(const struct web_options *hub, const struct shown_areas *a,
                           const struct shown_area *area, const struct payload_state *s)
 {
     uint64_t used = s ? s->budget_used_uj : PAYLOAD_UNTOLD;
 
-    if (!area->unit_name && !tree_used_today(hub->tree, (uint32_t)(area - a->area), &used))
-        used = PAYLOAD_UNTOLD;
+    if (used == PAYLOAD_UNTOLD)
+        tree_used_today(hub->tree, (uint32_t)(area - a->area), &used);
     return number_or_null(used);
 }
 

@@ -3,8 +3,9 @@
  * Caps that several units share: areas of the policy with a cap or a budget and at least two units
  * in them become groups of the lending engine (edge/lending.h), their units borrow. The rest of a
  * budget is one more cap (budgets.c). A cap or budget of one unit alone needs no lease: the unit
- * reads it in its policy. It needs one while another unit's lease still counts there; and a last
- * one that leaves it free, where it shared a cap before.
+ * reads it in its policy. It needs one if it is a machine, which reads no policy; while another
+ * unit's lease still counts there; and a last one that leaves it free, where it shared a cap
+ * before.
  */
 #include "hub/tree/tree_state.h"
 
@@ -42,7 +43,7 @@ struct plan {
     uint32_t group_count, child_count;
     int64_t next_s; /* when a window changes any of it */
     bool left;      /* some area has left_uw */
-    bool budgets;   /* some area has one that units share, or the hub above says one */
+    bool budgets;   /* some area has one that the hub lends, or the hub above says one */
 };
 
 #define CAPPED   1
@@ -88,16 +89,38 @@ static int plan_new(uint32_t areas, uint32_t units, struct plan *ret)
     return 0;
 }
 
-/* A unit that left an area shares its cap, not its budget, while it counts there. */
-static void mark_shared(const struct in_force *policy, struct plan *p)
+/*
+ * Whether an area's one unit keeps nothing but leases, since it is a machine. Before it has told
+ * its role, since this hub began, its earlier lease says so: no cap is taken back meanwhile.
+ */
+static bool reads_no_policy(const struct tree *t, uint32_t area)
 {
+    const struct areas *a = &t->policy.areas;
+    const struct unit *u;
+
+    while (!areas_have_unit(a, area))
+        area++;
+    u = units_find(t->units, a->area[area].entry->unit);
+    return u && u->heard ? u->machine : lending_binds(t->lending, a->area[area].entry->unit);
+}
+
+/* A unit that left an area shares its cap, not its budget, while it counts there. */
+static bool needs_leases(const struct tree *t, const struct plan *p, uint32_t area, uint8_t what)
+{
+    return p->units[area] > 1 || (p->units[area] == 1 && ((what == CAPPED && p->left_uw[area]) ||
+                                                          reads_no_policy(t, area)));
+}
+
+static void mark_shared(const struct tree *t, struct plan *p)
+{
+    const struct in_force *policy = &t->policy;
+
     for (uint32_t i = 0; i < policy->rules.set.count; i++) {
         const struct power_rule *r = &policy->rules.set.rule[i];
         uint8_t what = r->verb == RULE_CAP ? CAPPED : r->verb == RULE_BUDGET ? BUDGETED : 0;
         uint32_t area = what ? areas_find(&policy->areas, r->area) : AREA_NONE;
 
-        if (area == AREA_NONE || p->units[area] == 0 ||
-            (p->units[area] == 1 && !(what == CAPPED && p->left_uw[area])))
+        if (area == AREA_NONE || !needs_leases(t, p, area, what))
             continue;
         p->shared[area] |= what;
         p->budgets |= what == BUDGETED;
@@ -310,7 +333,7 @@ void caps_look(struct tree *t)
     if (r == 0) {
         areas_count_units(&policy->areas, p.units);
         count_all_left(t, &p);
-        mark_shared(policy, &p);
+        mark_shared(t, &p);
         p.budgets |= above_budget(t, &now, &above);
         t->day.known &= p.budgets;
         day_end_s = p.budgets ? budgets_look(t, now.utc_s) : INT64_MAX;

@@ -27,6 +27,17 @@ static void unreadable(struct tree *t, const struct unit *u, const char *what,
              error_why(e));
 }
 
+/* Whether a unit reads its policy decides which caps the hub has to lend. */
+static void note_role(struct tree *t, struct unit *u, const struct payload_state *state)
+{
+    bool machine = strcmp(state->role, "machine") == 0;
+
+    if (!u->heard || machine != u->machine)
+        t->caps_due_ms = 0;
+    u->heard = true;
+    u->machine = machine;
+}
+
 static void take_state(struct tree *t, struct unit *u, const struct mqtt_message *m)
 {
     struct payload_state state;
@@ -46,7 +57,8 @@ static void take_state(struct tree *t, struct unit *u, const struct mqtt_message
         snprintf(text, sizeof(text), "lost");
     if (!u->heard || state.online != u->state.online || state.boot != u->state.boot)
         tree_say(t, u->name, "%s", text);
-    u->heard |= state.online;
+    if (state.online)
+        note_role(t, u, &state);
     u->state = state;
     tree_changed(t, u, TREE_STATE, NULL);
 }

@@ -17,7 +17,8 @@ struct unit {
     uint32_t number;          /* of units_at() */
     char area[AREA_PATH_MAX]; /* "": the policy's `areas` does not name it */
     bool topmost;             /* it has an area, which lies in no other unit's */
-    bool heard;               /* it was connected at some time since the hub began */
+    bool heard;               /* it was connected at some time since the hub began … */
+    bool machine;             /* … and said then that it is one: it reads no policy */
     int64_t since_ms;         /* since when it is connected or lost; 0: never heard */
     struct payload_state state;
     struct payload_demand demand;  /* draw.basis POWER_UNKNOWN: not told */
