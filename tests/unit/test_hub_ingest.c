@@ -26,7 +26,8 @@ static struct error err;
 static struct store *store;
 static struct ingest *ingest;
 static struct units *units;
-static bool full; /* the store's disk: a commit fails */
+static uint64_t boot; /* of the records that are taken */
+static bool full;     /* the store's disk: a commit fails */
 
 int __real_store_commit(struct store *s, struct error *e);
 int __wrap_store_commit(struct store *s, struct error *e);
@@ -74,6 +75,7 @@ static int set_up(void **state)
     broker = 0;
     given = 0;
     full = false;
+    boot = 7;
     said[0] = receipts[0] = '\0';
     return 0;
 }
@@ -118,13 +120,13 @@ static void take_until(const char *unit, unsigned after, unsigned seq, unsigned 
 {
     char topic[TOPIC_MAX], text[512];
 
-    snprintf(text, sizeof(text),
-             "{\"v\":1,\"boot\":7,\"after\":%u,\"records\":[{\"point\":\"machine\",\"seq\":%u,"
-             "\"from\":%" PRIu64 ","
-             "\"to\":%" PRIu64
-             ",\"mono\":1,\"uj\":%u,\"low\":%u,\"high\":%u,\"basis\":\"measured\","
-             "\"gap\":0}]}",
-             after, seq, to_ms - 1000, to_ms, uj, uj, uj);
+    snprintf(
+        text, sizeof(text),
+        "{\"v\":1,\"boot\":%" PRIu64 ",\"after\":%u,\"records\":[{\"point\":\"machine\",\"seq\":%u,"
+        "\"from\":%" PRIu64 ","
+        "\"to\":%" PRIu64 ",\"mono\":1,\"uj\":%u,\"low\":%u,\"high\":%u,\"basis\":\"measured\","
+        "\"gap\":0}]}",
+        boot, after, seq, to_ms - 1000, to_ms, uj, uj, uj);
     take(topic_make(unit, TOPIC_ENERGY, topic), text);
 }
 
@@ -190,6 +192,28 @@ static void what_was_stored_before_gets_its_receipt_again(void **state)
     flush();
     assert_int_equal(given, 2);
     assert_int_equal(stored(), 100);
+}
+
+/* One that follows the other has merely a new disk. */
+static void two_programs_of_one_name_are_told_once_and_count_once(void **state)
+{
+    const int64_t now_ms = (int64_t)wallclock_ms();
+
+    for (unsigned seq = 1; seq <= 4; seq++)
+        for (boot = 7; boot <= 8; boot++) {
+            take_energy("lab3", seq, seq * 100);
+            flush();
+            if (seq == 1)
+                assert_string_equal(said, "");
+            if (seq == 2 && boot == 7)
+                assert_non_null(strstr(said, "lab3: two programs say that they are lab3"));
+            else if (seq >= 2)
+                assert_string_equal(said, ""); /* not again */
+            said[0] = '\0';
+        }
+    assert_int_equal(stored(), 800);
+    assert_true(unit_has_twin(units_find(units, "lab3"), now_ms));
+    assert_false(unit_has_twin(units_find(units, "lab3"), now_ms + 2 * UNITS_TWIN_MS));
 }
 
 static void a_receipt_that_the_broker_does_not_take_waits(void **state)
@@ -334,6 +358,7 @@ int main(void)
         TEST(a_receipt_comes_after_the_records_are_stored),
         TEST(a_unit_gets_one_receipt_for_several_messages),
         TEST(what_was_stored_before_gets_its_receipt_again),
+        TEST(two_programs_of_one_name_are_told_once_and_count_once),
         TEST(a_receipt_that_the_broker_does_not_take_waits),
         TEST(without_a_store_there_is_no_receipt),
         TEST(a_message_behind_a_missing_one_is_asked_for_again),

@@ -45,6 +45,65 @@ static void a_new_boot_begins_at_nothing(void **state)
     store_close(s);
 }
 
+/* Two programs of one name, or an outbox that was put back. */
+static void a_boot_that_comes_back_goes_on_from_its_own_total(void **state)
+{
+    struct outbox_record old[] = {record("m", 7, 5, 1, 1000), record("m", 7, 6, 3, 1010)};
+    struct outbox_record new[] = {record("m", 8, 1, 2, 30), record("m", 8, 2, 4, 35)};
+    struct outbox_record fallen = record("m", 7, 7, 5, 1009);
+    struct store *s = opened();
+
+    put(s, "lab3", &old[0], 1);
+    put(s, "lab3", &new[0], 1);
+    put(s, "lab3", &old[0], 1);
+    assert_true(done.known == 1 && done.stored == 0 && done.returned == 0);
+    s = store_close(s);
+    s = opened();
+    put(s, "lab3", &old[1], 1);
+    assert_true(done.stored == 1 && done.returned == 1 && done.reboots == 0);
+    assert_int_equal(sum_of(s, "m").uj, 1040);
+    assert_int_equal(sum_of(s, "m").low_uj, 909 + 27);
+    put(s, "lab3", new, 2);
+    assert_true(done.stored == 1 && done.known == 1 && done.returned == 1);
+    assert_int_equal(sum_of(s, "m").uj, 1045);
+    put(s, "lab3", &fallen, 1);
+    assert_true(done.refused == 1 && done.stored == 0);
+    put(s, "lab3", &new[1], 1);
+    assert_int_equal(done.known, 1);
+    assert_int_equal(sum_of(s, "m").uj, 1045);
+    store_close(s);
+}
+
+static void put_boot(struct store *s, uint64_t boot, uint64_t seq, uint64_t uj)
+{
+    struct outbox_record r = record("m", boot, seq, 1, uj);
+
+    put(s, "lab3", &r, 1);
+    assert_int_equal(done.stored, 1);
+}
+
+static void the_last_8_boots_of_a_point_are_remembered(void **state)
+{
+    struct store *s = opened();
+
+    for (uint64_t boot = 1; boot <= 10; boot++)
+        put_boot(s, boot, 1, 100);
+    put_boot(s, 2, 2, 101);
+    assert_int_equal(done.returned, 1);
+    assert_int_equal(sum_of(s, "m").uj, 1001);
+    for (uint64_t turn = 3; turn < 30; turn++) { /* two in turns push no other one out */
+        put_boot(s, 10, turn, 100 + turn);
+        put_boot(s, 2, turn, 100 + turn);
+    }
+    assert_int_equal(sum_of(s, "m").uj, 1000 + 29 + 29);
+    put_boot(s, 4, 2, 100);
+    assert_int_equal(done.returned, 1);
+    put_boot(s, 1, 2, 101); /* it is one too many, and counts anew */
+    assert_true(done.returned == 0 && done.reboots == 1);
+    assert_int_equal(sum_of(s, "m").uj, 1000 + 29 + 29 + 101);
+    store_close(s);
+}
+
 static void a_unit_that_lies_changes_nothing(void **state)
 {
     struct outbox_record good = record("m", 7, 5, 5, 1000), r;
@@ -183,6 +242,27 @@ static void an_erased_point_leaves_nothing(void **state)
     store_close(s);
 }
 
+static void what_was_erased_does_not_come_back_with_an_earlier_boot(void **state)
+{
+    struct outbox_record r[] = {record("user:ana", 7, 1, 1, 100), record("user:ana", 8, 1, 2, 50),
+                                record("user:ana", 7, 2, 3, 110), record("user:ana", 9, 1, 4, 1),
+                                record("user:ana", 7, 3, 5, 111)};
+    struct store *s = opened();
+
+    put(s, "lab3", &r[0], 1);
+    put(s, "lab3", &r[1], 1);
+    assert_int_equal(store_erase(s, "lab3", "user:ana", &err), 0);
+    put(s, "lab3", &r[2], 1);
+    assert_int_equal(done.returned, 1);
+    assert_int_equal(sum_of(s, "user:ana").uj, 10);
+    assert_int_equal(store_erase(s, "lab3", NULL, &err), 0); /* all of it begins anew */
+    put(s, "lab3", &r[3], 1);
+    put(s, "lab3", &r[4], 1);
+    assert_true(done.returned == 0 && done.reboots == 1);
+    assert_int_equal(sum_of(s, "user:ana").uj, 112);
+    store_close(s);
+}
+
 /* ---- transactions ---- */
 
 static void a_transaction_that_is_not_ended_stores_nothing(void **state)
@@ -312,6 +392,17 @@ static void a_file_of_every_version_is_read(void **state)
             1);
         assert_int_equal(store_points(s, keep_point, &point, &err), 0);
         assert_int_equal(point.energy.uj, 3007);
+        put(s, "lab3",
+            &(struct outbox_record){.point = "meter:main",
+                                    .boot = 76,
+                                    .seq = 3,
+                                    .from_ms = 1795392003000,
+                                    .to_ms = 1795392004000,
+                                    .total = {510, 460, 560, POWER_MEASURED}},
+            1);
+        assert_int_equal(done.returned, version >= 4);
+        assert_int_equal(store_points(s, keep_point, &point, &err), 0);
+        assert_int_equal(point.energy.uj, 3007 + (version >= 4 ? 10 : 510));
         store_close(s);
     }
 }
@@ -340,11 +431,14 @@ int main(void)
         TEST(what_comes_twice_or_late_changes_nothing),
         TEST(a_lost_record_costs_resolution_and_no_energy),
         TEST(a_new_boot_begins_at_nothing),
+        TEST(a_boot_that_comes_back_goes_on_from_its_own_total),
+        TEST(the_last_8_boots_of_a_point_are_remembered),
         TEST(a_unit_that_lies_changes_nothing),
         TEST(units_do_not_see_each_other),
         TEST(old_rows_become_minutes_and_quarters_and_keep_every_microjoule),
         TEST(whatever_happens_the_rows_add_up_to_the_newest_total),
         TEST(an_erased_point_leaves_nothing),
+        TEST(what_was_erased_does_not_come_back_with_an_earlier_boot),
         TEST(a_transaction_that_is_not_ended_stores_nothing),
         TEST(two_programs_do_not_count_twice),
         TEST(a_lost_connection_comes_back),

@@ -281,18 +281,24 @@ static void users_energy_is_kept_by_the_quarter_and_goes_in_time(void **state)
 static void users_energy_goes_in_time_however_often_rows_are_summed_up(void **state)
 {
     struct store_keep keep = {FOREVER, FOREVER, FOREVER, 10 * DAY_MS};
-    struct outbox_record r[] = {record("user:ana", 7, 1, 60, 20), record("area", 7, 2, 60, 20)};
+    struct outbox_record r[] = {record("area", 7, 1, 60, 20), record("user:ana", 7, 2, 60, 13)};
+    struct outbox_record again = record("user:ana", 8, 1, 60, 7);
     struct store *s = opened();
 
     put(s, "lab3", r, 2);
+    put(s, "lab3", &again, 1);
     for (int64_t now = NOON + 10 * DAY_MS - 1800000; now <= NOON + 12 * DAY_MS; now += 1800000)
         assert_in_range(store_rollup(s, &keep, now, 100, &err), 0, 1);
     ask(s, STORE_BY_USER, NOON, NOON + DAY_MS, NULL);
     assert_int_equal(n_totals, 0);
     assert_int_equal(series(s, "user:ana", 0, 3600, 60), 0);
     assert_int_equal(sum_of(s, "area").uj, 20); /* the area's own stay */
-    r[0] = stretch("user:ana", 3, NOON + 12 * DAY_MS, NOON + 12 * DAY_MS + 1000, 27);
-    put(s, "lab3", r, 1); /* she comes back, as somebody new */
+    again = stretch("user:ana", 1, NOON + 12 * DAY_MS, NOON + 12 * DAY_MS + 1000, 7);
+    again.boot = 9;
+    put(s, "lab3", &again, 1); /* she comes back, as somebody new */
+    again = stretch("user:ana", 3, NOON + 12 * DAY_MS, NOON + 12 * DAY_MS + 1000, 20);
+    put(s, "lab3", &again, 1); /* also to the boots of before */
+    assert_int_equal(done.returned, 0);
     ask(s, STORE_BY_USER, NOON + 12 * DAY_MS, NOON + 13 * DAY_MS, NULL);
     assert_true(n_totals == 1 && uj(&totals[0].mid) == 27);
     store_close(s);

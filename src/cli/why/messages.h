@@ -443,7 +443,9 @@
       "Bring hub and units to the same version; see who has that name's certificate ('tide-hub "   \
       "unit list').")                                                                              \
     X("two-of-a-name",                                                                             \
-      "Two programs with the same name and certificate ask for watts; neither gets a lease.",      \
+      "Two programs with the same name and certificate run: neither gets a lease, and the energy " \
+      "of both counts for the name. Energy that comes in turns can also be that of an earlier "    \
+      "state directory that was put back: then it is said once, and nothing is wrong.",            \
       "End one of them; enrol it under a name of its own ('tide-hub token NAME').")                \
     X("outbox-failed",                                                                             \
       "The file in which records wait for their receipt is full, damaged, or cannot be written. "  \

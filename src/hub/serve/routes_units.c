@@ -3,6 +3,7 @@
 #include "hub/serve/call.h"
 
 #include "base/cleanup.h"
+#include "base/wallclock.h"
 #include "base/wholefile.h"
 #include "hub/trust/enrol.h"
 #include "hub/trust/state.h"
@@ -26,7 +27,7 @@ static json_t *view_unit(const struct listing *l, const char *name, int64_t unti
     const struct policy_area *area = p ? policy_unit(&p->rules, name) : NULL;
     bool heard = u && u->heard;
 
-    return json_pack("{s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:b}", "name", name, "area",
+    return json_pack("{s:s,s:o,s:s,s:o,s:o,s:o,s:o,s:o,s:b,s:b}", "name", name, "area",
                      area ? json_string(area->area) : json_null(), "state",
                      !heard            ? "never"
                      : u->state.online ? "connected"
@@ -36,7 +37,8 @@ static json_t *view_unit(const struct listing *l, const char *name, int64_t unti
                      heard ? json_string(u->state.role) : json_null(), "policy",
                      heard ? json_integer((json_int_t)u->state.policy) : json_null(),
                      "certificate_until_ms", until_ms ? json_integer(until_ms) : json_null(),
-                     "revoked", revoked);
+                     "revoked", revoked, "two_of_a_name",
+                     u && unit_has_twin(u, (int64_t)wallclock_ms()));
 }
 
 static void add_certificate(void *arg, const char *name, int64_t until_ms, bool revoked)

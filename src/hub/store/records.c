@@ -85,6 +85,43 @@ static int find_or_add(struct store *s, const char *unit, const char *point, str
     return r ? r : find(s, unit, point, ret);
 }
 
+/* ---- earlier boots ---- */
+
+/* The newest total of that boot; *ret keeps the point, and has no seq where none is known. */
+static int find_boot(struct store *s, uint64_t boot, struct known *ret)
+{
+    const struct values which = {.numbers = 2, .number = {ret->id, (int64_t)boot}};
+    int r = s->db->dialect->ask(s->db, FIND_BOOT, &which);
+
+    if (r < 0)
+        return r;
+    ret->boot = boot;
+    ret->seq = 0;
+    r = s->db->dialect->next(s->db);
+    if (r == 1) {
+        ret->seq = (uint64_t)column(s, 0);
+        ret->total = (struct energy_range){.uj = (uint64_t)column(s, 1),
+                                           .low_uj = (uint64_t)column(s, 2),
+                                           .high_uj = (uint64_t)column(s, 3)};
+    }
+    s->db->dialect->end(s->db);
+    return r < 0 ? r : 0;
+}
+
+/* Another boot follows the point's present one, which may come back. */
+static int keep_boot(struct store *s, const struct known *k)
+{
+    int r = s->db->dialect->write(
+        s->db, KEEP_BOOT,
+        &(struct values){.numbers = 6,
+                         .number = {k->id, (int64_t)k->boot, (int64_t)k->seq, (int64_t)k->total.uj,
+                                    (int64_t)k->total.low_uj, (int64_t)k->total.high_uj}});
+
+    return r ? r
+             : s->db->dialect->write(s->db, DROP_BOOTS,
+                                     &(struct values){.numbers = 2, .number = {k->id, BOOTS_KEPT}});
+}
+
 /* ---- records ---- */
 
 static bool possible(const struct outbox_record *r)
@@ -189,15 +226,15 @@ static int store_since(struct store *s, const struct known *k, const struct outb
     return e ? e : set_point(s, k, r);
 }
 
-/* Whether the record says something new; *since: the energy since the newest one that is known. */
+/*
+ * Whether the record says something new; *since: the energy since @k, the newest one of its boot.
+ */
 static bool is_new(const struct known *k, const struct outbox_record *r, struct energy_range *since,
                    struct store_put *ret)
 {
     *since = r->total;
-    if (!k->seq || k->boot != r->boot) {
-        ret->reboots += k->seq != 0;
+    if (!k->seq)
         return true;
-    }
     if (r->seq <= k->seq) {
         ret->known++;
         return false;
@@ -213,13 +250,38 @@ static bool is_new(const struct known *k, const struct outbox_record *r, struct 
     return true;
 }
 
+/* Stores it in any case that is_new(). @k: the point's newest record; it becomes this one. */
+static int put_new(struct store *s, struct known *k, const struct outbox_record *r,
+                   struct store_put *ret)
+{
+    bool other = k->seq && k->boot != r->boot;
+    struct known same = *k;
+    struct energy_range since;
+    int e = other ? find_boot(s, r->boot, &same) : 0;
+
+    if (e < 0 || !is_new(&same, r, &since, ret))
+        return e;
+    if (other)
+        e = keep_boot(s, k);
+    e = e ? e : store_since(s, k, r, &since);
+    if (e < 0)
+        return e;
+    ret->stored++;
+    ret->reboots += other && !same.seq;
+    ret->returned += other && same.seq;
+    k->last_ms = newest(k->last_ms, (int64_t)r->to_ms);
+    k->boot = r->boot;
+    k->seq = r->seq;
+    k->total = r->total;
+    return 0;
+}
+
 /* The energy of records that were never sent is in the difference of the totals. */
 static int put_one(struct store *s, const char *unit, const struct outbox_record *r,
                    struct store_put *ret)
 {
     struct known *seen = possible(r) ? memory_find(s->memory, unit, r->point) : NULL;
     struct known k = seen ? *seen : (struct known){0};
-    struct energy_range since;
     int e = possible(r) ? 0 : -EINVAL;
 
     if (e == 0 && !seen)
@@ -228,16 +290,9 @@ static int put_one(struct store *s, const char *unit, const struct outbox_record
         ret->refused += e == -EINVAL || e == -EUSERS;
         return e == -EINVAL || e == -EUSERS ? 0 : e;
     }
-    if (is_new(&k, r, &since, ret)) {
-        e = store_since(s, &k, r, &since);
-        if (e < 0)
-            return e;
-        ret->stored++;
-        k.last_ms = newest(k.last_ms, (int64_t)r->to_ms);
-        k.boot = r->boot;
-        k.seq = r->seq;
-        k.total = r->total;
-    }
+    e = put_new(s, &k, r, ret);
+    if (e < 0)
+        return e;
     memory_put(s->memory, unit, r->point, &k);
     return 0;
 }
@@ -270,7 +325,7 @@ int store_put(struct store *s, const char *unit, const struct outbox_record *r, 
 
 int store_erase(struct store *s, const char *unit, const char *point, struct error *err)
 {
-    static const enum statement steps[] = {ERASE_SAMPLES, ERASE_DAYS, ERASE_POINTS};
+    static const enum statement steps[] = {ERASE_SAMPLES, ERASE_DAYS, ERASE_BOOTS, ERASE_POINTS};
     char other[32];
     const struct values names = {2, 0, {unit, point}, {0}};
     const struct values renamed = {3, 0, {unit, point, point ? hidden(point, other) : NULL}, {0}};
@@ -284,9 +339,12 @@ int store_erase(struct store *s, const char *unit, const char *point, struct err
 
     if (r < 0)
         return r;
-    for (size_t i = 0; r == 0 && i < ARRAY_LEN(steps); i++)
+    for (size_t i = 0; r == 0 && i < ARRAY_LEN(steps); i++) {
+        if (point && steps[i] == ERASE_BOOTS) /* they stay hidden with the point, as its total */
+            continue;
         r = point && steps[i] == ERASE_POINTS ? s->db->dialect->write(s->db, HIDE_POINTS, &renamed)
                                               : s->db->dialect->write(s->db, steps[i], &names);
+    }
     r = r ? r : s->db->dialect->changed(s->db, &gone);
     memory_forget(s->memory);
     if (r < 0) {

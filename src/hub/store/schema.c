@@ -54,12 +54,22 @@
     " NOT NULL, low " NUMBER " NOT NULL, high " NUMBER " NOT NULL, basis " NUMBER                  \
     " NOT NULL, gap " NUMBER " NOT NULL, PRIMARY KEY (batch, to_ms))" ORDERED ";"
 
+/*
+ * boot: the newest totals of a point's earlier boots, one of which may come back; by rising turn,
+ * each later than the ones before it.
+ */
+#define STEP_4(NUMBER, ORDERED)                                                                    \
+    "CREATE TABLE boot (point " NUMBER " NOT NULL, boot " NUMBER " NOT NULL, turn " NUMBER         \
+    " NOT NULL, seq " NUMBER " NOT NULL, uj " NUMBER " NOT NULL, low " NUMBER                      \
+    " NOT NULL, high " NUMBER " NOT NULL, PRIMARY KEY (point, boot))" ORDERED ";"
+
 #define ROWID " WITHOUT ROWID"
 
 const char *const store_steps[] = {
     STEP_1("INTEGER", "INTEGER", "TEXT", ROWID),
     STEP_2("INTEGER", "TEXT", ROWID),
     STEP_3("INTEGER", "TEXT", ROWID),
+    STEP_4("INTEGER", ROWID),
 };
 const unsigned store_version = ARRAY_LEN(store_steps);
 
@@ -70,5 +80,6 @@ const char *const store_steps_postgres[] = {
     STEP_1(SERIAL, "BIGINT", BYTEWISE, ""),
     STEP_2("BIGINT", BYTEWISE, ""),
     STEP_3("BIGINT", BYTEWISE, ""),
+    STEP_4("BIGINT", ""),
 };
 static_assert(ARRAY_LEN(store_steps) == ARRAY_LEN(store_steps_postgres), "one version for both");

@@ -85,6 +85,15 @@ const struct statement_text statement_text[] = {
                        " WHERE id = $1 AND boot = $9 AND seq = $10",
                    .one = true},
     [COUNT_POINTS] = {.sql = "SELECT count(*) FROM point WHERE unit = $1", .texts = 1},
+    [FIND_BOOT] = {.sql = "SELECT seq, uj, low, high FROM boot WHERE point = $1 AND boot = $2"},
+    [KEEP_BOOT] =
+        {.sql = "INSERT INTO boot (point, boot, turn, seq, uj, low, high) VALUES ($1, $2,"
+                " (SELECT coalesce(max(turn), 0) + 1 FROM boot WHERE point = $1), $3, $4, $5, $6)"
+                " ON CONFLICT (point, boot) DO UPDATE SET turn = excluded.turn,"
+                " seq = excluded.seq, uj = excluded.uj, low = excluded.low, high = excluded.high",
+         .one = true},
+    [DROP_BOOTS] = {.sql = "DELETE FROM boot WHERE point = $1 AND turn <= (SELECT turn FROM boot"
+                           " WHERE point = $1 ORDER BY turn DESC LIMIT 1 OFFSET $2)"},
     [ADD_SAMPLE] = {.sql = "INSERT INTO " SAMPLE " VALUES ($1, $2, $3, $4, $5, $6, $7, $8,"
                            " $9)" ADD_TO_SAMPLE,
                     .one = true},
@@ -121,6 +130,8 @@ const struct statement_text statement_text[] = {
                                   " (SELECT id FROM point WHERE " PERSONAL ")"},
     [DROP_USER_DAYS] = {.sql = "DELETE FROM day WHERE begin_ms <= $1 AND point IN"
                                " (SELECT id FROM point WHERE " PERSONAL ")"},
+    [DROP_USER_BOOTS] = {.sql = "DELETE FROM boot WHERE point IN"
+                                " (SELECT id FROM point WHERE last_ms <= $1 AND " PERSONAL ")"},
     [DROP_USERS] = {.sql = "DELETE FROM point WHERE last_ms <= $1 AND " PERSONAL},
     [SERIES] = {.sql = "SELECT (s.to_ms - 1) / $5, " SUMS
                        " FROM sample s WHERE s.point = (SELECT id FROM"
@@ -163,6 +174,7 @@ const struct statement_text statement_text[] = {
     [ERASE_SAMPLES] = {.sql = "DELETE FROM sample WHERE step IN (1, 60, 900) AND point IN " CHOSEN,
                        .texts = 2},
     [ERASE_DAYS] = {.sql = "DELETE FROM day WHERE point IN " CHOSEN, .texts = 2},
+    [ERASE_BOOTS] = {.sql = "DELETE FROM boot WHERE point IN " CHOSEN, .texts = 2},
     [ERASE_POINTS] = {.sql = "DELETE FROM point WHERE id IN " CHOSEN, .texts = 2},
     [HIDE_POINTS] = {.sql =
                          "UPDATE point SET name = $3, first_ms = 0 WHERE ($1 IS NULL OR unit = $1)"

@@ -45,16 +45,18 @@ struct store *store_close(struct store *s); /* takes NULL, returns NULL */
 /* Counts of records in one call, by what became of them. */
 struct store_put {
     uint32_t stored,
-        known;        /* known: at or before the newest of that boot, so they change nothing */
-    uint32_t refused; /* a total that fell within a boot, or times that cannot be */
-    uint32_t reboots; /* totals that began anew: what came since the last one is counted */
+        known;         /* known: at or before the newest of that boot, so they change nothing */
+    uint32_t refused;  /* a total that fell within a boot, or times that cannot be */
+    uint32_t reboots;  /* totals that began anew: what came since the last one is counted */
+    uint32_t returned; /* totals of an earlier boot that went on after those of a later one */
 };
 
 /*
  * Stores @n records of a unit, of one boot and by rising seq. When it returns 0, they survive a
  * power cut, and a receipt for the last one may be sent; between store_begin() and store_commit()
  * that is so when store_commit() returns 0. On failure, none of them is stored, nor anything else
- * of the transaction. Time between two records that neither of them covers is a gap.
+ * of the transaction. Time between two records that neither of them covers is a gap. The store
+ * remembers the last 8 boots of each point: one that comes back goes on from its own total.
  */
 int store_put(struct store *s, const char *unit, const struct outbox_record *r, size_t n,
               struct store_put *ret, struct error *err);

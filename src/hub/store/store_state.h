@@ -14,6 +14,7 @@ enum { STEP_SECOND = 1, STEP_MINUTE = 60, STEP_QUARTER = 900 };
 #define NOTE_COSTS  "costs" /* since which day in ms there are some, and in which currency */
 #define NOTE_MAX    80
 #define POINTS_KEPT 65536 /* the newest totals that are remembered */
+#define BOOTS_KEPT  8     /* of one point: earlier ones whose totals are remembered */
 #define DAYS_KEPT   256   /* sums that wait for the end of a transaction … */
 #define NEWS_KEPT   64    /* … and of these */
 

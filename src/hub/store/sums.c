@@ -48,6 +48,7 @@ static int drop_users(struct store *s, const struct store_keep *keep, int64_t no
     int r = change(s, DROP_USER_SAMPLES, until_ms, 0, 0);
 
     r = r ? r : change(s, DROP_USER_DAYS, until_ms - 86400000, 0, 0);
+    r = r ? r : change(s, DROP_USER_BOOTS, until_ms, 0, 0);
     r = r ? r : change(s, DROP_USERS, until_ms, 0, 0);
     r = r ? r : s->db->dialect->changed(s->db, &gone);
     if (gone) /* who comes back is a new point */

@@ -108,6 +108,23 @@ static bool follows(const struct unit *u, const struct payload_energy *e)
     return e->after == 0 || (u->stored_boot == e->record[0].boot && e->after <= u->stored_seq);
 }
 
+/* Said once, not each time that they take turns. */
+static void note_twin(struct ingest *i, struct unit *u)
+{
+    int64_t now_ms = (int64_t)wallclock_ms();
+    bool said = unit_has_twin(u, now_ms);
+    char text[EDGE_NAME_MAX + 256];
+
+    u->twin_ms = now_ms;
+    if (said)
+        return;
+    snprintf(text, sizeof(text),
+             "two programs say that they are %s, each with an outbox of its own, or an earlier "
+             "outbox was put back; what each used counts once (tide why two-of-a-name)",
+             u->name);
+    i->options.say(i->options.arg, u->name, text);
+}
+
 static int store_message(struct ingest *i, struct message *m, struct ingest_counts *counts,
                          struct error *err)
 {
@@ -134,6 +151,8 @@ static int store_message(struct ingest *i, struct message *m, struct ingest_coun
     counts->stored += put.stored;
     counts->known += put.known;
     counts->refused += put.refused;
+    if (put.returned)
+        note_twin(i, m->unit);
     if (put.refused) {
         snprintf(text, sizeof(text), "impossible records, which are not stored: %" PRIu32 ERROR_WHY,
                  put.refused);

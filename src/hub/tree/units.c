@@ -112,6 +112,11 @@ struct power_range unit_draw(const struct unit *u, int64_t now_ms)
     return u->demand.draw;
 }
 
+bool unit_has_twin(const struct unit *u, int64_t now_ms)
+{
+    return u->twin_ms && now_ms - u->twin_ms < UNITS_TWIN_MS;
+}
+
 const struct payload_shrunk *unit_shrunk(const struct unit *u, int64_t now_ms)
 {
     return u->state.online && now_ms - u->shrunk_ms < PAYLOAD_SHRUNK_OLD_S * 1000 ? u->shrunk

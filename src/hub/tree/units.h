@@ -9,8 +9,9 @@
 #include "edge/payload.h"
 #include "power/rules/rules.h"
 
-#define UNITS_MAX     65536 /* as AUTHORITY_UNITS_MAX */
-#define UNITS_DRAW_MS 60000 /* an older draw is nobody's */
+#define UNITS_MAX     65536   /* as AUTHORITY_UNITS_MAX */
+#define UNITS_DRAW_MS 60000   /* an older draw is nobody's */
+#define UNITS_TWIN_MS 3600000 /* so long after its outboxes took turns, a unit counts as two */
 
 struct unit {
     char name[EDGE_NAME_MAX];
@@ -28,6 +29,7 @@ struct unit {
     uint64_t stored_boot, stored_seq; /* up to where all its records are stored; 0: not known */
     bool asked_again;                 /* for records that the hub has missed */
     int64_t stored_ms; /* the end of its newest stored record; 0: none, or not known */
+    int64_t twin_ms; /* when an earlier outbox of it sent again; 0: none did since the hub began */
     /* budgets.c: of today, in the store and not told yet; and at which power the latter counts. */
     uint64_t today_uj, unseen_uj, rate_uw;
     int64_t unseen_from_ms, looked_ms; /* since when unseen_uj counts, and up to when; 0: not yet */
@@ -65,6 +67,9 @@ struct unit *units_change(struct units *u, size_t i);
 /* Users whose jobs have fewer cores because of a cap; NULL: none, or the unit is lost or has sent
  * nothing lately. */
 const struct payload_shrunk *unit_shrunk(const struct unit *u, int64_t now_ms);
+
+/* Whether two programs seem to have its name: their outboxes take turns. */
+bool unit_has_twin(const struct unit *u, int64_t now_ms);
 
 /* The unit's draw; basis POWER_UNKNOWN: it is lost, or has not sent one for UNITS_DRAW_MS. */
 struct power_range unit_draw(const struct unit *u, int64_t now_ms);

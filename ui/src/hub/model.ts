@@ -42,7 +42,7 @@ export interface Checked { faults: Fault[]; warnings?: Fault[]; diff?: string[] 
 
 export interface Unit {
   name: string; area: string | null; state: "connected" | "lost" | "never"; version: string | null; policy: number | null;
-  certificate_until_ms: number | null; revoked: boolean;
+  certificate_until_ms: number | null; revoked: boolean; two_of_a_name?: boolean;
 }
 
 export interface User { user: string; role: string; created_ms?: number | null; last_ms?: number | null }

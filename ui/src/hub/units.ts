@@ -17,7 +17,7 @@ const HAPPENED_MAX = 50;
 /** Units that need somebody come first. */
 function urgency(unit: Unit): number {
   const left = unit.certificate_until_ms === null ? Infinity : unit.certificate_until_ms - Date.now();
-  return unit.revoked ? 3 : unit.state === "lost" ? 0 : left < SOON_MS ? 1 : unit.state === "never" ? 2 : 4;
+  return unit.revoked ? 3 : unit.state === "lost" || unit.two_of_a_name ? 0 : left < SOON_MS ? 1 : unit.state === "never" ? 2 : 4;
 }
 
 export class UnitsPage implements Page {
@@ -94,8 +94,8 @@ export class UnitsPage implements Page {
     const left = u.certificate_until_ms === null ? null : u.certificate_until_ms - Date.now(), state = u.revoked ? "revoked" : u.state === "never" ? "never seen" : u.state;
     const policy = u.policy === null ? UNKNOWN : this.number !== null && u.policy < this.number ? `${u.policy}; has not received ${this.number} yet` : String(u.policy);
     const until = left === null ? UNKNOWN : left <= 0 ? `ended ${date(u.certificate_until_ms! / 1000)}` : `${duration(left / 1000)} left`;
-    [u.area ?? UNKNOWN, state, u.version ?? UNKNOWN, policy, until].forEach((text, i) => setText(row.cells[i + 1]!, text));
-    setAttribute(row.cells[2]!, "class", `unitstate ${u.revoked ? "revoked" : u.state}`);
+    [u.area ?? UNKNOWN, u.two_of_a_name ? `${state}; two programs have this name` : state, u.version ?? UNKNOWN, policy, until].forEach((text, i) => setText(row.cells[i + 1]!, text));
+    setAttribute(row.cells[2]!, "class", `unitstate ${u.revoked ? "revoked" : u.state}${u.two_of_a_name ? " alarmed" : ""}`);
     row.cells[5]!.classList.toggle("alarmed", left !== null && left < SOON_MS && !u.revoked);
     const verb = this.live.may("units") ? (u.revoked ? "Admit" : "Revoke") : "";
     if (row.cells[6]!.textContent !== verb)
