@@ -431,6 +431,17 @@ static void take_curves(struct lending *l, uint64_t now_ns)
         l->calm_ns = now_ns;
 }
 
+/*
+ * Whether the child takes part in what no curve wants: it has none, or, without jobs, only its
+ * draw. What needs watts there may be no job: pods of a Kubernetes node are none.
+ */
+static bool takes_rest(const struct lending *l, uint32_t i, bool told)
+{
+    const struct row *r = &l->t.row[i];
+
+    return !r->left && l->book.lease[i].boot != 0 && (!told || r->used.count == 1);
+}
+
 /* Divides the cap. @fixed: whoever ignores its lease has what it draws, the others the rest. */
 static void divide_once(struct lending *l, bool fixed, uint64_t now_ns)
 {
@@ -446,7 +457,7 @@ static void divide_once(struct lending *l, bool fixed, uint64_t now_ns)
                       .most_uw = r->child.most_uw,
                       .fixed_uw = counts ? lease_counts(&l->book, i, now_ns) : 0},
             .group = r->left ? 0 : r->child.group,
-            .rest = !told && !r->left && l->book.lease[i].boot != 0,
+            .rest = takes_rest(l, i, told),
         };
     }
     divide_tree(l->t.group, l->t.groups, l->t.leaf, l->t.rows, l->t.scratch, l->t.want_uw,

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from daemon import eventually
+from test_unit_leases import Machine
 from unit_bed import Parent, Unit, bed, program, rig  # noqa: F401
 
 pytestmark = pytest.mark.skipif(bool(rig.missing()), reason=f"not installed: {', '.join(rig.missing())}")
@@ -54,6 +55,24 @@ def test_a_machine_obeys_its_areas_lease(bed, program, tided, tmp_path):  # noqa
     parent.wait(lambda p: len(p.of("machine")) >= 5 and len(p.of("part:idle")) >= 5)
     assert parent.states[-1]["role"] == "machine"
     assert not [line for line in area.lines + link.lines if "ignored" in line or "not understood" in line]
+
+
+def test_a_machine_without_jobs_has_what_is_left_until_another_has_a_use_for_it(bed, program, tided, tmp_path):  # noqa: F811
+    """As a node of Kubernetes, whose pods are no jobs. It draws 120 W at most, with its margin 130 W."""
+    broker = bed.broker()
+    (bed.folder() / "leases").write_text("threadtide leases 1 0 0\n")
+    bed.unit(f"[unit]\nname = lab3\ncap = 310 W\n[local]\nbroker = 127.0.0.1:{broker.port}\n"
+             "[child m1]\nfloor = 10 W\n[child m2]\nfloor = 20 W\n")
+    parent = bed.keep(Parent(broker, "m1"))
+    other = bed.keep(Machine(broker, "m2", 20, [(20, 0), (30, 1000)]))
+    bed.keep(Unit(program, tmp_path / "link",
+                  f"[unit]\nname = m1\n[uplink]\nbroker = 127.0.0.1:{broker.port}\n[tided]\nsocket = {tided.dir}/api.sock\n"))
+    parent.wait(lambda p: p.demands and len(p.demands[-1]["points"]) == 1)
+    told = len(parent.demands)
+    parent.wait(lambda p: len(p.demands) > told + 5)  # the area has read the first
+    eventually(lambda: 279 * W < cap(tided)["uw"] <= 280 * W)  # what is hardly more is no message worth
+    other.points = [[20 * W, 0], [400 * W, 9000]]
+    eventually(lambda: other.may_draw() > 150 * W and cap(tided)["uw"] + other.may_draw() <= 310 * W)
 
 
 def test_a_machine_of_an_area_without_a_cap_is_free(bed, program, tided, tmp_path):  # noqa: F811

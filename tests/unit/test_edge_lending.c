@@ -141,15 +141,26 @@ static void acknowledge(const char *name)
     lending_tick(lending);
 }
 
-/* The child can use 1,000 uW more than it draws without work, and makes @value of them. */
-static void tell(const char *name, uint64_t value)
+static void tell_demand(const char *name, const struct payload_demand *d)
 {
-    struct payload_demand d = {.demand = {.count = 2, .point = {{10, 0}, {1010, value}}}};
-    char *text = payload_demand_text(&d);
+    char *text = payload_demand_text(d);
 
     assert_true(lending_got(lending, name, TOPIC_DEMAND, text, strlen(text)));
     free(text);
     lending_tick(lending);
+}
+
+/* The child can use 1,000 uW more than it draws without work, and makes @value of them. */
+static void tell(const char *name, uint64_t value)
+{
+    tell_demand(
+        name, &(struct payload_demand){.demand = {.count = 2, .point = {{10, 0}, {1010, value}}}});
+}
+
+/* The child has no jobs: all it knows of its watts is what it draws. */
+static void tell_draw(const char *name, uint64_t uw)
+{
+    tell_demand(name, &(struct payload_demand){.demand = {.count = 1, .point = {{uw, 0}}}});
 }
 
 /* The first book of all: nobody has a lease. */
@@ -340,6 +351,67 @@ static void a_curve_that_is_clearly_another_one_counts_at_once(void **state)
     assert_int_equal(got[0].uw, 990);
 }
 
+/* Two children without jobs share a cap of 1,000; @draw_uw: of b. */
+static void begin_idle(uint64_t draw_uw)
+{
+    begin_empty();
+    set(1000, "ab");
+    ask("a");
+    ask("b");
+    tell_draw("a", 10);
+    tell_draw("b", draw_uw);
+    for (int i = 0; i < 4; i++) {
+        acknowledge("a");
+        acknowledge("b");
+        assert_true(lending_sum(lending) <= 1000);
+    }
+}
+
+static void children_without_jobs_have_their_draw_and_equal_parts_of_what_is_left(void **state)
+{
+    begin_idle(30);
+    assert_int_equal(got[0].uw, 10 + 480);
+    assert_int_equal(got[1].uw, 30 + 480);
+}
+
+static void a_child_without_jobs_gives_its_part_of_the_rest_to_one_with_a_curve(void **state)
+{
+    begin_idle(10);
+    assert_int_equal(got[1].uw, 500);
+    tell("a", 100000);
+    assert_int_equal(got[0].uw, 500); /* nothing more before the other has given it up */
+    assert_int_equal(got[1].uw, 10);
+    assert_int_equal(lending_sum(lending), 1000);
+    acknowledge("b");
+    assert_int_equal(got[0].uw, 990);
+    assert_int_equal(lending_sum(lending), 1000);
+    acknowledge("a");
+    tell_draw("a", 10); /* its jobs have ended */
+    for (int i = 0; i < 3; i++) {
+        assert_true(lending_sum(lending) <= 1000);
+        acknowledge("a");
+        acknowledge("b");
+    }
+    assert_int_equal(got[0].uw, 500);
+    assert_int_equal(got[1].uw, 500);
+}
+
+static void a_part_of_the_rest_of_one_that_is_cut_off_counts_until_its_lease_has_ended(void **state)
+{
+    begin_idle(10);
+    later_s = 20;
+    tell("a", 100000);
+    ask("a");
+    acknowledge("a");
+    assert_int_equal(got[0].uw, 500);
+    assert_int_equal(lending_sum(lending), 1000);
+    later_s = 40;
+    ask("a");
+    acknowledge("a");
+    assert_int_equal(got[0].uw, 990);
+    assert_int_equal(lending_sum(lending), 1000);
+}
+
 static void the_last_lease_of_a_child_is_known_after_its_end(void **state)
 {
     uint64_t uw;
@@ -409,6 +481,9 @@ int main(void)
         TEST(two_programs_of_one_name_get_no_lease),
         TEST(curves_that_hardly_change_move_no_watts_for_a_while),
         TEST(a_curve_that_is_clearly_another_one_counts_at_once),
+        TEST(children_without_jobs_have_their_draw_and_equal_parts_of_what_is_left),
+        TEST(a_child_without_jobs_gives_its_part_of_the_rest_to_one_with_a_curve),
+        TEST(a_part_of_the_rest_of_one_that_is_cut_off_counts_until_its_lease_has_ended),
         TEST(the_last_lease_of_a_child_is_known_after_its_end),
         TEST(a_lease_that_may_be_the_last_one_counts),
         TEST(a_breaker_s_child_falls_to_its_floor),

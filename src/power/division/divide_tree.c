@@ -114,7 +114,7 @@ static void merge_up(struct tree *t)
     }
 }
 
-/* Adds to @uw a part of the watts that no curve wants: they go to children without a curve. */
+/* Adds to @uw a part of the watts that no curve wants: they go to its takers. */
 static uint64_t one_rest(uint64_t *left, uint32_t *takers, uint32_t of, uint64_t uw, uint64_t most)
 {
     uint64_t part = *takers ? *left / *takers * of + (*takers == of ? *left % *takers : 0) : 0;

@@ -20,7 +20,7 @@ struct divide_group {
 struct divide_leaf {
     struct divide_child child;
     uint32_t group;
-    bool rest; /* it has no curve, and may use what the others leave, in equal parts */
+    bool rest; /* above its part it gets what no curve wants, in equal parts with others like it */
 };
 
 /* The bytes of scratch, aligned as uint64_t. */
