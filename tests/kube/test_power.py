@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import kwok
-from controller import BUILD, MANIFESTS, TRAININGS, Chief, Controller, install, training
+from controller import BUILD, MANIFESTS, TRAININGS, Chief, Controller, install, training, trains
 from daemon import GUARD_S, Place, eventually
 
 pytestmark = pytest.mark.skipif(not (BUILD / "tide-power").exists(),
@@ -255,3 +255,35 @@ def test_trainings_grow_no_further_than_a_nodes_watts_until_nobody_says_so(clust
             chief.end()
         controller.end()
         cluster.kubectl("uncordon", OTHER)
+
+
+@pytest.fixture
+def begin(cluster, namespace):
+    yield from trains(cluster, namespace)
+
+
+@pytest.mark.parametrize("power, workers", [({NODE: "3500m"}, {NODE: 3, OTHER: 5}),
+                                            ({NODE: "6500m", OTHER: "2500m"}, {NODE: 6, OTHER: 2})], ids=["one", "both"])
+def test_the_scheduler_brings_no_worker_to_a_node_whose_watts_are_taken(cluster, namespace, begin, power, workers):
+    """By requests alone it would bring half of the workers to each: both nodes are as large, and take pods."""
+    eventually(lambda: not cluster.must("GET", "/api/v1/pods?labelSelector=threadtide.io/job")["items"], 2 * GUARD_S)  # an earlier test's
+    for node, cpu in power.items():
+        cluster.kubectl("annotate", "node", node, f"{CPU}={cpu}")
+    controller = Controller(cluster).start()
+
+    def places():
+        pods = cluster.must("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector=threadtide.io/role=worker")["items"]
+        return [pod["spec"].get("nodeName") for pod in pods]
+
+    def all_run():
+        found = places()
+        assert all(found.count(node) <= workers[node] for node in power), found
+        return len(found) == 8 and None not in found
+    try:
+        begin([controller], workers={"min": 1, "max": 8, "resources": {"requests": {"cpu": "1", "memory": "64Mi"}}})
+        eventually(all_run, 3 * GUARD_S)
+        assert {node: places().count(node) for node in workers} == workers
+    finally:
+        for node in power:
+            cluster.kubectl("annotate", "node", node, f"{CPU}-")
+        controller.end()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the pods of a training may run beyond what their template says: close to their chief, and
- * not on nodes with GPUs. The model's scheduler obeys the pods' affinity.
+ * Where the pods of a training may run beyond what their template says: close to their chief, not
+ * on nodes with GPUs, and not on nodes whose watts are taken. The model's scheduler obeys the pods'
+ * affinity.
  */
 #include "kube_model.h"
 
@@ -215,6 +216,91 @@ static void no_resource_counts_as_a_gpu_where_none_is_named(void **state)
     assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
 }
 
+/* ---- watts ----------------------------------------------------------------------------------- */
+
+static json_t *capped(const char *name, const char *cpu, const char *power_cpu)
+{
+    json_t *made = node(name, cpu, NULL, 0);
+
+    json_object_set_new(json_object_get(made, "metadata"), "annotations",
+                        json_pack("{s:s}", KUBE_ANNOTATION_POWER_CPU, power_cpu));
+    return made;
+}
+
+/* The first expression of a pod's affinity, required or preferred. */
+static const json_t *expression_of(const char *pod, bool required)
+{
+    const json_t *affinity =
+        affinity_of(pod, required ? "requiredDuringSchedulingIgnoredDuringExecution"
+                                  : "preferredDuringSchedulingIgnoredDuringExecution");
+    const json_t *term = required
+                             ? json_array_get(json_object_get(affinity, "nodeSelectorTerms"), 0)
+                             : json_object_get(json_array_get(affinity, 0), "preference");
+
+    return json_array_get(json_object_get(term, "matchExpressions"), 0);
+}
+
+static const char *host_of(const char *pod, bool required)
+{
+    const json_t *e = expression_of(pod, required);
+
+    assert_string_equal(model_text(e, NULL, "key"), "kubernetes.io/hostname");
+    assert_string_equal(model_text(e, NULL, "operator"), required ? "NotIn" : "In");
+    assert_int_equal(json_array_size(json_object_get(e, "values")), 1);
+    return json_string_value(json_array_get(json_object_get(e, "values"), 0));
+}
+
+/* The scheduler knows requests alone: by these the first node has room for all workers. */
+static void pods_come_to_no_node_whose_watts_are_taken(void **state)
+{
+    capped("a", "16", "3");
+    node("b", "16", NULL, 0);
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    assert_int_equal(count_on("a", "worker"), 2); /* beside chief and server */
+    assert_int_equal(count_on("b", "worker"), 6);
+    assert_int_equal(model_events(&m, "Withdrawn"), 0);
+    assert_string_equal(host_of("j-worker-7", true), "a");
+    assert_string_equal(host_of("j-worker-7", false), "b");
+}
+
+/* As under a cap that all nodes share. */
+static void each_node_gets_the_pods_that_its_watts_are_counted_for(void **state)
+{
+    capped("b", "16", "3");
+    capped("a", "16", "6");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(count_on("a", "worker"), 5);
+    assert_int_equal(count_on("b", "worker"), 3);
+    assert_string_equal(host_of("j-chief", true), "b");
+    assert_string_equal(host_of("j-chief", false), "a");
+}
+
+static void pods_that_spread_by_themselves_stay_off_nodes_whose_watts_are_taken(void **state)
+{
+    capped("a", "16", "3");
+    capped("b", "16", "8");
+    model_etj(
+        &m, "j",
+        "{\"workers\": {\"template\": {\"spec\": {\"affinity\": {\"podAntiAffinity\": {}}}}}}");
+    model_run(&m, 60);
+    assert_null(expression_of("j-worker-0", true)); /* b has watts, though it is counted on a */
+    assert_string_equal(host_of("j-worker-0", false), "a");
+    assert_string_equal(host_of("j-worker-7", true), "a");
+}
+
+static void where_watts_bound_no_node_pods_come_to_any(void **state)
+{
+    capped("a", "16", "16");
+    model_etj(&m, "j", "{}");
+    model_run(&m, 60);
+    assert_int_equal(model_count(&m, "j", KUBE_WORKER), 8);
+    assert_null(expression_of("j-worker-0", true));
+    assert_null(expression_of("j-worker-0", false));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -230,6 +316,10 @@ int main(void)
         T(a_node_that_is_away_for_a_while_still_keeps_trainings_off_gpus),
         T(workers_that_ask_for_gpus_come_where_there_are_some_left),
         T(no_resource_counts_as_a_gpu_where_none_is_named),
+        T(pods_come_to_no_node_whose_watts_are_taken),
+        T(each_node_gets_the_pods_that_its_watts_are_counted_for),
+        T(pods_that_spread_by_themselves_stay_off_nodes_whose_watts_are_taken),
+        T(where_watts_bound_no_node_pods_come_to_any),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@ bool room_take(struct core *c, struct job *job, enum kube_role role, uint32_t *r
 void room_give_back(struct core *c, struct job *job, enum kube_role role, uint32_t node);
 const char *room_lack(const struct job *job); /* the reason after room_take() has failed */
 bool room_in(const struct kube_amount *free, const struct kube_amount *need);
+bool room_powered(const struct node_capacity *capacity, const struct kube_task *task);
 /* How often the node has @extras, at most @most. */
 int64_t room_extras(const struct node_capacity *capacity, const struct kube_extras *extras,
                     int64_t most);
@@ -29,6 +30,12 @@ void room_take_extras(struct node_capacity *capacity, const struct kube_extras *
 /* demand.c: what a training's pods ask of their node beyond their template */
 void demand_build(struct core *c);
 void demand_move(struct job *job, const char *zone, bool required); /* servers, workers and chief */
+/*
+ * The demand of a pod that room_take() has counted on the node: on no other node that watts bind,
+ * and rather there than elsewhere while they bind any. It lives as long as the plan.
+ */
+const struct kube_demand *demand_of(struct core *c, const struct job *job, enum kube_role role,
+                                    uint32_t node);
 /* The value of the job's topology key on a node; NULL: it has none. */
 const char *demand_zone_of(const struct job *job, const struct node_capacity *capacity);
 

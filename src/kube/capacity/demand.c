@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Demands of a training's pods on their node beyond their template: to be close to their chief
- * (spec.topology), no node with GPUs that they do not ask for, and the nodes that a queue gives.
+ * (spec.topology), no node with GPUs that they do not ask for, no node that its watts bind but
+ * their own, and the nodes that a queue gives.
  */
 #include "kube/capacity/capacity.h"
 
 #include <string.h>
 
-#define HOSTS_MAX 256 /* nodes with GPUs that a pod's affinity names: the others it may come to */
-#define HOSTNAME  "kubernetes.io/hostname"
+#define HOSTS_MAX 256 /* nodes with GPUs, or bound by watts, that a pod's affinity names */
 
 /* ---- closeness ------------------------------------------------------------------------------- */
 
@@ -148,7 +148,7 @@ static void build_gpus(struct core *c, struct job *job, enum kube_role role)
     more->hosts = hosts;
     for (uint32_t i = 0; i < c->node_count; i++) {
         const struct node_capacity *capacity = &c->nodes[i];
-        const char *host = label_value(&capacity->node->labels, HOSTNAME);
+        const char *host = label_value(&capacity->node->labels, KUBE_LABEL_HOSTNAME);
 
         if (!place_suits(place, more, capacity))
             continue;
@@ -159,6 +159,46 @@ static void build_gpus(struct core *c, struct job *job, enum kube_role role)
     more->no_gpus = others;
     more->gpus = c->settings->gpus;
     more->gpu_count = c->settings->gpu_count;
+}
+
+/* ---- watts ----------------------------------------------------------------------------------- */
+
+/* Names nodes other than @node whose watts bind; @powered: they allow one more such pod, or not. */
+static uint32_t name_bound(const struct core *c, const struct job *job, enum kube_role role,
+                           uint32_t node, bool powered, uint32_t count, const char **ret_hosts)
+{
+    const struct kube_task *task = job_task(job, role);
+
+    for (uint32_t i = 0; i < c->node_count && count < HOSTS_MAX; i++) {
+        const struct node_capacity *capacity = &c->nodes[i];
+        const char *host = label_value(&capacity->node->labels, KUBE_LABEL_HOSTNAME);
+
+        if (i != node && host && capacity->unpowered_mcpu > 0 &&
+            room_powered(capacity, task) == powered &&
+            place_admits(&task->place, &job->demand[role], capacity))
+            ret_hosts[count++] = host;
+    }
+    return count;
+}
+
+/*
+ * The scheduler knows requests alone, and would spread pods evenly over nodes with many and with
+ * few watts: on a node that watts bind, only those that are counted there.
+ */
+const struct kube_demand *demand_of(struct core *c, const struct job *job, enum kube_role role,
+                                    uint32_t node)
+{
+    struct kube_demand *more = c->capped ? core_alloc(c, 1, sizeof(*more)) : NULL;
+    const char **hosts = more ? core_alloc(c, HOSTS_MAX, sizeof(*hosts)) : NULL;
+
+    if (!hosts)
+        return &job->demand[role];
+    *more = job->demand[role];
+    more->host = label_value(&c->nodes[node].node->labels, KUBE_LABEL_HOSTNAME);
+    more->bound = hosts;
+    more->taken_count = name_bound(c, job, role, node, false, 0, hosts);
+    more->bound_count = name_bound(c, job, role, node, true, more->taken_count, hosts);
+    return more;
 }
 
 void demand_build(struct core *c)

@@ -20,6 +20,11 @@ bool room_in(const struct kube_amount *free, const struct kube_amount *need)
     return free->mcpu >= need->mcpu && free->bytes >= need->bytes && free->pods >= need->pods;
 }
 
+bool room_powered(const struct node_capacity *capacity, const struct kube_task *task)
+{
+    return capacity->free.mcpu - capacity->unpowered_mcpu >= task->request.mcpu;
+}
+
 static int64_t times_in(int64_t free, int64_t each, int64_t most)
 {
     if (each <= 0)
@@ -121,6 +126,7 @@ static void find_nodes(struct core *c)
         capacity->node = node;
         capacity->free = node->allocatable;
         capacity->unpowered_mcpu = unpowered(c, node);
+        c->capped |= capacity->unpowered_mcpu > 0;
         capacity->extras = core_alloc(c, node->extras.count, sizeof(*capacity->extras));
         if (!capacity->extras)
             return;
@@ -265,7 +271,7 @@ static bool take_there(struct job *job, enum kube_role role, bool grows,
     if (!room_in(&capacity->free, &need) || !admits(job, role, is_plain(job, role), capacity) ||
         room_extras(capacity, &task->extras, 1) < 1)
         return false;
-    if (grows && capacity->free.mcpu - capacity->unpowered_mcpu < need.mcpu) {
+    if (grows && !room_powered(capacity, task)) {
         job->unpowered = true;
         return false;
     }

@@ -21,7 +21,7 @@ void scale_create(struct core *c, struct job *job, enum kube_role role, uint32_t
         job->held_mcpu += job_task(job, role)->request.mcpu;
         action->create.start_mcpu = start_limit(c, job, node);
     }
-    action->create.demand = &job->demand[role];
+    action->create.demand = demand_of(c, job, role, node);
     action->create.role = role;
     action->create.index = index;
     if (role == KUBE_CHIEF)

@@ -40,6 +40,9 @@
 #define KUBE_ANNOTATION_POWER_CAP   KUBE_GROUP "/power-cap"  /* watts, for people */
 #define KUBE_ANNOTATION_POWER_DRAW  KUBE_GROUP "/power-draw" /* watts when it was written */
 
+/* A node's label, by which affinity names nodes. */
+#define KUBE_LABEL_HOSTNAME "kubernetes.io/hostname"
+
 /* Labels that say whose a pod is; the annotation asks it to leave, and its value says why. */
 #define KUBE_LABEL_JOB        KUBE_GROUP "/job"
 #define KUBE_LABEL_ROLE       KUBE_GROUP "/role"

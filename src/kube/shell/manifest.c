@@ -366,9 +366,19 @@ static json_t *requirement(const char *key, const char *op, const char *const *v
     return json_pack("{s:s, s:s, s:o}", "key", key, "operator", op, "values", list);
 }
 
-/* The requirements that each of the user's terms gets. */
-static json_t *requirements_of(const struct kube_demand *more)
+/* Whether the template itself says how its pods keep apart, or together. */
+static bool spreads(const json_t *spec)
 {
+    const json_t *affinity = json_object_get(spec, "affinity");
+
+    return json_object_get(spec, "topologySpreadConstraints") ||
+           json_object_get(affinity, "podAntiAffinity") || json_object_get(affinity, "podAffinity");
+}
+
+/* The requirements that each of the user's terms gets. */
+static json_t *requirements_of(const struct kube_demand *more, bool spread)
+{
+    uint32_t bound = spread ? more->taken_count : more->bound_count;
     static const char *const yes = "true";
     json_t *list = json_array();
 
@@ -383,13 +393,15 @@ static json_t *requirements_of(const struct kube_demand *more)
     }
     if (more->no_gpus && more->host_count)
         json_array_append_new(
-            list, requirement("kubernetes.io/hostname", "NotIn", more->hosts, more->host_count));
+            list, requirement(KUBE_LABEL_HOSTNAME, "NotIn", more->hosts, more->host_count));
+    if (bound)
+        json_array_append_new(list, requirement(KUBE_LABEL_HOSTNAME, "NotIn", more->bound, bound));
     return list;
 }
 
-static int require(json_t *affinity, const struct kube_demand *more)
+static int require(json_t *affinity, const struct kube_demand *more, bool spread)
 {
-    json_t *needs = requirements_of(more), *terms, *term;
+    json_t *needs = requirements_of(more, spread), *terms, *term;
     int e = needs ? 0 : -1;
     size_t i;
 
@@ -405,13 +417,13 @@ static int require(json_t *affinity, const struct kube_demand *more)
     return e;
 }
 
-static int prefer(json_t *affinity, const struct kube_demand *more)
+static int prefer(json_t *affinity, const char *key, const char *value)
 {
     json_t *list = array_in(affinity, "preferredDuringSchedulingIgnoredDuringExecution");
 
-    return json_array_append_new(
-        list, json_pack("{s:i, s:{s:[o]}}", "weight", 100, "preference", "matchExpressions",
-                        requirement(more->topology_key, "In", &more->topology_value, 1)));
+    return json_array_append_new(list,
+                                 json_pack("{s:i, s:{s:[o]}}", "weight", 100, "preference",
+                                           "matchExpressions", requirement(key, "In", &value, 1)));
 }
 
 static int put_tolerations(json_t *spec, const struct kube_demand *more)
@@ -442,10 +454,13 @@ static int put_demand(json_t *spec, const struct kube_demand *more)
                                  json_string(more->selector[i].value));
     if (more->toleration_count)
         e |= put_tolerations(spec, more);
-    if (!near && !more->topology_required && !more->no_gpus)
+    if (!near && !more->topology_required && !more->no_gpus && !more->bound_count && !more->host)
         return e;
     affinity = object_in(object_in(spec, "affinity"), "nodeAffinity");
-    return e | require(affinity, more) | (near ? prefer(affinity, more) : 0);
+    e |= require(affinity, more, spreads(spec));
+    if (near)
+        e |= prefer(affinity, more->topology_key, more->topology_value);
+    return e | (more->host ? prefer(affinity, KUBE_LABEL_HOSTNAME, more->host) : 0);
 }
 
 static int fill_spec(const struct kube_etj *etj, const char *name, json_t *spec)

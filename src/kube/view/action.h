@@ -61,6 +61,10 @@ struct kube_demand {
     const char *const *hosts; /* … which do not say so: their kubernetes.io/hostname */
     uint32_t gpu_count;
     uint32_t host_count;
+    const char *host;         /* of the node where its watts count: rather there; NULL: any */
+    const char *const *bound; /* hostnames of other nodes that watts bind: those taken first */
+    uint32_t taken_count;     /* not on these … */
+    uint32_t bound_count;     /* … nor on the rest, unless its template says how pods spread */
 };
 
 /* A pod to create from a training's template. */

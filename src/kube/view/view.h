@@ -125,6 +125,7 @@ struct core {
     int64_t wakeup_ns;
     struct node_capacity *nodes; /* by name */
     uint32_t node_count;
+    bool capped; /* a node's watts do not allow all of its cores */
     struct name_map node_by_name;
     struct quota_scope *quota_scopes;
     uint32_t quota_scope_count;
