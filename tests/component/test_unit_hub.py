@@ -45,7 +45,7 @@ def test_a_plugs_energy_arrives_though_the_hub_is_killed(hub, bed):  # noqa: F81
 
 
 def total(unit):
-    """What its outbox has counted, in kWh."""
+    """The kWh that its outbox has counted."""
     with sqlite3.connect(unit.folder / "outbox.db") as db:
         return db.execute("SELECT uj FROM total WHERE point = 'area'").fetchone()[0] / KWH
 

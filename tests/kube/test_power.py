@@ -265,7 +265,7 @@ def begin(cluster, namespace):
 @pytest.mark.parametrize("power, workers", [({NODE: "3500m"}, {NODE: 3, OTHER: 5}),
                                             ({NODE: "6500m", OTHER: "2500m"}, {NODE: 6, OTHER: 2})], ids=["one", "both"])
 def test_the_scheduler_brings_no_worker_to_a_node_whose_watts_are_taken(cluster, namespace, begin, power, workers):
-    """By requests alone it would bring half of the workers to each: both nodes are as large, and take pods."""
+    """Requests alone would bring half of the workers to each: both nodes are as large, and take pods."""
     eventually(lambda: not cluster.must("GET", "/api/v1/pods?labelSelector=threadtide.io/job")["items"], 2 * GUARD_S)  # an earlier test's
     for node, cpu in power.items():
         cluster.kubectl("annotate", "node", node, f"{CPU}={cpu}")

@@ -432,7 +432,7 @@ void cap_text(const struct daemon *d, char ret[CAP_TEXT_MAX])
                  c->plan.cores, c->plan.cores == 1 ? "" : "s");
 }
 
-/* What a meter of minutes says of a cap: it teaches the curve, but no reading of it steers. */
+/* A meter of minutes teaches the curve, but no reading of it steers. */
 static enum cap_kept state_by_slow(const struct power_caps *c, const struct meter_now *read,
                                    char *why, size_t size)
 {
