@@ -80,6 +80,20 @@ def test_a_cap_that_only_the_simulator_keeps_is_refused(modelled):
     assert modelled.api("GET", "/v1/policy")[1]["policy"] == "equal"
 
 
+def test_a_machine_of_which_only_its_year_is_known_takes_a_cap_and_keeps_far_below_it(place):
+    tided = place.daemon("--cpus", f"0-{CORES - 1}", "--config", conf(place, "power=none", "power-model=assumed:2019:2")).start()
+    jobs(tided)
+    full(tided)
+    told = eventually(lambda: (power := tided.api("GET", "/v1/power")[1]["power"])["uw"] and power)
+    assert told["basis"] == "assumed" and told["low_uw"] < 0.8 * told["uw"] and told["high_uw"] > 1.2 * told["uw"]
+    assert put(tided, uw=300_000_000)[0] in (200, 202)
+    told = capped(tided)
+    # The curve has some 11 cores at 300 W; its upper bound, a third above it, some 7.
+    curve = dict(told["model"]["points"])
+    assert curve[9600] < 300_000_000 < curve[12800] and 3 <= told["cores"] <= 9, told
+    assert cap(tided)["model"]["basis"] == "assumed"
+
+
 @pytest.mark.parametrize("policy", ["equal", "power-cap", "throughput", "priority"])
 def test_every_policy_obeys_and_says_whose_cap_it_is(modelled, policy):
     made = jobs(modelled)
@@ -600,15 +614,26 @@ class Busy:
         self.tree.end()
 
 
+def busy_cores(seconds):
+    """How many cores programs keep busy now."""
+    def busy_s():
+        user, nice, system = (int(ticks) for ticks in open("/proc/stat").readline().split()[1:4])
+        return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+    before = busy_s()
+    time.sleep(seconds)
+    return (busy_s() - before) / seconds
+
+
 def test_calibration_learns_the_curve_and_a_restart_keeps_it(place, build_dir):
     machine = Busy(place.base / "root")
     try:
         tided = place.daemon("--config", conf(place, f"power-root={place.base / 'root'}")).start()
         eventually(lambda: tided.api("GET", "/v1/power")[1]["power"]["uw"])
+        others = busy_cores(5)
         done = subprocess.run([build_dir / "tide", "power", "calibrate", "--seconds", "15", "--force"], text=True,
                               capture_output=True, env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=False)
-        if "not seen at three different loads" in done.stderr:
-            pytest.skip("other programs keep this machine busy")
+        if "not seen at three different loads" in done.stderr and others > 0.5:
+            pytest.skip(f"other programs keep {others:.1f} of this machine's cores busy")
         assert done.returncode == 0 and "learnt from" in done.stdout and "calibrated" in done.stdout, done
         model = cap(tided)["model"]
         assert model["basis"] == "calibrated" and len(model["points"]) >= 2

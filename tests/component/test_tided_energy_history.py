@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tided keeps what energy was used: by job, user and day; who may see it, and the report."""
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import zoneinfo
 
 import pytest
 
@@ -113,6 +115,47 @@ def test_tide_energy_since_a_day_has_what_was_used_since_then_and_its_carbon(wor
     row = {r["key"]: r for r in json.loads(tide("--since", day(12), "--json"))["rows"]}["machine"]
     assert row["uj"] >= 9_000_000_000 and row["gco2"] >= 9e9 / 3.6e12 * 400
     assert re.search(r" [0-9.]+ EUR +[0-9.]+ g ", machine + " "), machine
+
+
+def test_tide_energy_of_a_job_of_users_and_of_days(world, place):  # noqa: F811
+    _, tided = world({"intel-rapl:1": 40}, "power-model=points:20,60")
+    process, job = busy(tided)
+
+    def tide(*words):
+        return json.loads(subprocess.run([place.program.parent / "tide", "energy", "--json", *words], capture_output=True, text=True,
+                                         env={**os.environ, "TIDE_DIR": str(tided.dir)}, check=True).stdout)["rows"]
+    try:
+        eventually(lambda: any(row["uj"] for row in tide(job)), pause=0.3)
+        assert [row["key"] for row in tide(job)] == [job]
+        assert tide("j999") == []
+        (user,) = tide("--by", "user")
+        assert user["key"] == tide(job)[0]["owner"] and user["uj"] > 0
+        assert [row["key"] for row in tide("--by", "day")] == [time.strftime("%Y-%m-%d")]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("night,hours", [("2026-03-29", 23), ("2026-10-25", 25)])
+def test_a_day_of_summer_time_has_the_energy_of_its_hours(world, night, hours):  # noqa: F811
+    """A quarter of an hour in each hour of three days in Madrid, read by a daemon that lives there."""
+    _, tided = world({"intel-rapl:1": 40})
+    known(tided)
+    assert tided.stop() == 0
+    path, zone = tided.dir / "energy.db", zoneinfo.ZoneInfo("Europe/Madrid")
+    noon = datetime.datetime.fromisoformat(f"{night}T12:00").replace(tzinfo=zone)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        columns = [row[1] for row in db.execute("PRAGMA table_info(part)")]
+        one = db.execute("SELECT * FROM part WHERE part = 0").fetchone()
+        db.execute("DELETE FROM part")
+        for hour in range(-40, 40):
+            row = {**dict(zip(columns, one)), "time": int(noon.timestamp()) + hour * 3600, "uj": 1000}
+            db.execute(f"INSERT INTO part ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})", [row[key] for key in columns])
+    tided.env["TZ"] = "Europe/Madrid"
+    tided.start()
+    since = int(noon.timestamp()) - 2 * 86400
+    days = {row["key"]: row["uj"] for row in energy(tided, f"?by=day&since={since}&until={since + 4 * 86400}")["rows"]}
+    assert days[night] == hours * 1000, days
 
 
 def rows_of(path):

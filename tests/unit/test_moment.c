@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -67,6 +68,27 @@ static void moments_count_from_now_or_follow_the_clock(void **state)
     assert_int_equal(ms, noon_ms + 24 * 3600000);
 }
 
+static void assert_half_past_six(uint64_t evening_ms, uint64_t hours_later)
+{
+    uint64_t ms = 0;
+
+    assert_int_equal(moment_parse("18:30", evening_ms, &ms), 0);
+    assert_int_equal(ms, evening_ms + hours_later * 3600000 + 30 * 60000);
+    assert_int_equal(moment_past("20:00", ms, &ms), 0);
+    assert_int_equal(ms, evening_ms);
+}
+
+/* From 20:00 to the next day's 18:30 in Madrid. */
+static void a_night_of_summer_time_is_an_hour_shorter_or_longer(void **state)
+{
+    setenv("TZ", "Europe/Madrid", 1);
+    tzset();
+    assert_half_past_six(1679770800000, 21); /* 2023-03-25 */
+    assert_half_past_six(1698516000000, 23); /* 2023-10-28 */
+    setenv("TZ", "UTC", 1);
+    tzset();
+}
+
 static void what_is_no_moment_is_refused(void **state)
 {
     static const char *const bad[] = {"",        "18",     "24:00", "18:60",  "1830",
@@ -119,6 +141,7 @@ int main(void)
         cmocka_unit_test(durations_are_sums_of_parts_with_units),
         cmocka_unit_test(what_is_no_duration_is_refused),
         cmocka_unit_test(moments_count_from_now_or_follow_the_clock),
+        cmocka_unit_test(a_night_of_summer_time_is_an_hour_shorter_or_longer),
         cmocka_unit_test(what_is_no_moment_is_refused),
         cmocka_unit_test(the_past_is_ago_or_on_the_clock_or_in_the_calendar),
         cmocka_unit_test(what_is_no_past_is_refused),
