@@ -586,6 +586,16 @@ def test_only_the_power_group_and_root_lease(place):
 
 # ---- learning ----
 
+def busy_cores(seconds):
+    """How many of this machine's cores are busy in the time to come."""
+    def busy():
+        fields = [int(f) for f in open("/proc/stat").readline().split()[1:9]]
+        return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+    before, began = busy(), time.monotonic()
+    time.sleep(seconds)
+    return (busy() - before) / (time.monotonic() - began)
+
+
 class Busy:
     """A tree whose package draws 20 W, and 15 W for each core of this machine that is busy."""
 
@@ -595,33 +605,14 @@ class Busy:
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
-    @staticmethod
-    def busy():
-        fields = [int(f) for f in open("/proc/stat").readline().split()[1:9]]
-        return sum(fields) - fields[3] - fields[4]
-
     def run(self):
-        before, began = self.busy(), time.monotonic()
-        while not self.ending.wait(0.2):
-            now, time_now = self.busy(), time.monotonic()
-            cores = (now - before) / os.sysconf("SC_CLK_TCK") / (time_now - began)
-            self.tree.watts["intel-rapl:1"] = 20 + 15 * cores
-            before, began = now, time_now
+        while not self.ending.is_set():
+            self.tree.watts["intel-rapl:1"] = 20 + 15 * busy_cores(0.2)
 
     def end(self):
         self.ending.set()
         self.thread.join()
         self.tree.end()
-
-
-def busy_cores(seconds):
-    """How many cores programs keep busy now."""
-    def busy_s():
-        user, nice, system = (int(ticks) for ticks in open("/proc/stat").readline().split()[1:4])
-        return (user + nice + system) / os.sysconf("SC_CLK_TCK")
-    before = busy_s()
-    time.sleep(seconds)
-    return (busy_s() - before) / seconds
 
 
 def test_calibration_learns_the_curve_and_a_restart_keeps_it(place, build_dir):

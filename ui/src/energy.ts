@@ -112,8 +112,6 @@ export class EnergyPage implements Page {
         u.gap_ms >= 1000 ? duration(u.gap_ms / 1000) : "none", u.basis].forEach((text, i) => setText(row.cells[i + 1]!, text)));
     const table = (names: string[], body: HTMLElement) => h("div", { class: "scroll" }, h("table", { class: "jobs" }, h("thead", {}, h("tr", {}, ...names.map((n) => h("th", { scope: "col" }, n)))), body));
     const card = (title: string, ...inside: (Node | string)[]) => h("section", { class: "card" }, h("header", {}, h("h2", {}, title)), ...inside);
-    const powerCard = card("Power", chart, h("h3", {}, "Who draws it now"), this.stack, table(["Part", "Now", "Energy", "Between", "Known as"], parts));
-    powerCard.querySelector("header")!.append(h("span", { class: "small" }, "since this page was opened"));
     const shrunk = h("tbody");
     this.shrunkRows = new Rows(shrunk, (job) => job.id, (job) => h("tr", {}, h("th", { scope: "row" }, swatch(job.id), job.name || job.id),
       ...["Owner", "Threads"].map((label) => h("td", { "data-label": label })), h("td", { class: "why", "data-label": "Why" })), (row, job) =>
@@ -125,7 +123,8 @@ export class EnergyPage implements Page {
       h("div", { class: "tiles" }, h("div", { class: "tile" }, h("h3", {}, "Power now"), this.now, this.nowMore),
         h("div", { class: "tile" }, h("h3", {}, "Energy"), this.used, this.usedMore), this.capTile,
         h("div", { class: "tile" }, h("h3", {}, "Time without a reading"), this.gap, h("span", {}, "its energy is unknown and missing from the sum"))),
-      powerCard,
+      h("section", { class: "card" }, h("header", {}, h("h2", {}, "Power"), h("span", { class: "small" }, "since this page was opened")),
+        chart, h("h3", {}, "Who draws it now"), this.stack, table(["Part", "Now", "Energy", "Between", "Known as"], parts)),
       card("Used", h("div", { class: "toolbar" }, h("div", { class: "buttons", role: "group", "aria-label": "By" }, ...this.keys),
         h("div", { class: "buttons", role: "group", "aria-label": "Window" }, ...this.spans)), this.usedSays,
       table(["What", "Energy", "Between", "Cost", "CO₂", "Gaps", "Known as"], used)),

@@ -473,8 +473,7 @@ struct history_search {
     json_t *list;
 };
 
-/* Most jobs change seldom: the first that change often may show many, and leave the others enough.
- */
+/* Most jobs change seldom: one that changes often may show many, and leaves the others enough. */
 static uint32_t allocations_of_next(const struct history_search *q)
 {
     uint32_t left =

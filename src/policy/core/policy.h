@@ -401,8 +401,7 @@ struct policy_spec {
  */
 int policy_spec_parse(const char *text, struct policy_spec *ret_spec, struct error *err);
 
-/* The first parameter that is for the simulator alone and has another value than its default; NULL:
- * none. */
+/* The name of a parameter of the simulator alone that has not its default; NULL: none has. */
 const char *policy_spec_simulated(const struct policy_spec *spec);
 
 /* Writes the shortest text that reads back as the same. Returns its length. */
