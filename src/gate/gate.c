@@ -59,7 +59,7 @@ struct gate {
     struct call *calls;
     struct log_limit refusals;
     struct bucket wrong[BUCKETS];
-    char last_problem[ERROR_TEXT_MAX];
+    char last_problem[ERROR_TEXT_MAX + 80];
 };
 
 static void say(const char *text)
@@ -373,29 +373,45 @@ static void on_over(void *arg, struct httpd_request *r)
 
 /* ---- files ---- */
 
-static int read_tokens(struct gate *g, struct error *err)
+/*
+ * Reads the tokens unless the file is still the one of @status. Returns 1 with *ret and the new status,
+ * 0 if nothing has changed, or -errno with *err.
+ */
+static int read_tokens(const char *path, struct stat *status, struct tokens *ret, struct error *err)
 {
-    struct stat status = {0};
-    struct tokens fresh;
+    struct stat now = {0};
     int r = 0;
 
-    if (*g->conf.tokens && stat(g->conf.tokens, &status) < 0 && errno != ENOENT)
-        return error_word(err,
-                          error_set(err, -errno, "%.200s: %s", g->conf.tokens, strerror(errno)),
+    if (*path && stat(path, &now) < 0 && errno != ENOENT)
+        return error_word(err, error_set(err, -errno, "%.200s: %s", path, strerror(errno)),
                           "config-error");
-    if (status.st_mtim.tv_sec == g->tokens_status.st_mtim.tv_sec &&
-        status.st_mtim.tv_nsec == g->tokens_status.st_mtim.tv_nsec &&
-        status.st_ino == g->tokens_status.st_ino && status.st_size == g->tokens_status.st_size)
+    if (now.st_mtim.tv_sec == status->st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == status->st_mtim.tv_nsec && now.st_ino == status->st_ino &&
+        now.st_size == status->st_size)
         return 0;
-    fresh = (struct tokens){0};
-    if (*g->conf.tokens)
-        r = gate_tokens_read(g->conf.tokens, &fresh, err);
+    *ret = (struct tokens){0};
+    if (*path)
+        r = gate_tokens_read(path, ret, err);
     if (r < 0)
         return r;
+    *status = now;
+    return 1;
+}
+
+/* In a file that cannot be read any token may have been taken away, so none counts until it can. */
+static int look_at_tokens(struct gate *g, struct error *err)
+{
+    struct tokens fresh;
+    int r = read_tokens(g->conf.tokens, &g->tokens_status, &fresh, err);
+
+    if (r == 0)
+        return 0;
     gate_tokens_done(&g->tokens);
-    g->tokens = fresh;
-    g->tokens_status = status;
-    return 0;
+    if (r > 0)
+        g->tokens = fresh;
+    else
+        g->tokens_status = (struct stat){0};
+    return r;
 }
 
 /* Ends the streams of those who may not come in any more. */
@@ -413,12 +429,14 @@ static int on_look(sd_event_source *source, uint64_t usec, void *arg)
 {
     struct gate *g = arg;
     struct error err = {0};
-    const char *said;
-    int r = read_tokens(g, &err);
+    char said[ERROR_TEXT_MAX + 80] = "";
+    int r = look_at_tokens(g, &err);
 
-    if (r >= 0 && g->looks++ % LOOKS_OF_CERT == 0)
-        r = served_look(&g->served, g->conf.certificate, g->conf.key, &err);
-    said = r < 0 ? error_said(&err) : "";
+    if (r < 0)
+        snprintf(said, sizeof(said), "%s: no token counts until it can be read", error_said(&err));
+    else if (g->looks++ % LOOKS_OF_CERT == 0 &&
+             served_look(&g->served, g->conf.certificate, g->conf.key, &err) < 0)
+        snprintf(said, sizeof(said), "%s", error_said(&err));
     if (*said && strcmp(said, g->last_problem) != 0)
         say(said);
     snprintf(g->last_problem, sizeof(g->last_problem), "%s", said);
@@ -454,7 +472,7 @@ static int begin(struct gate *g, struct error *err)
     if (r >= 0 && *g->conf.client_ca)
         r = served_read(g->conf.client_ca, &g->client_ca, &unused, err);
     if (r >= 0)
-        r = read_tokens(g, err);
+        r = look_at_tokens(g, err);
     if (r >= 0)
         r = served_look(&g->served, g->conf.certificate, g->conf.key, err);
     if (r >= 0)
@@ -491,26 +509,32 @@ int gate_new(sd_event *event, const char *path, struct gate **ret, struct error 
 int gate_reload(struct gate *g, struct error *err)
 {
     struct gate_conf fresh;
+    struct tokens tokens = {0};
+    struct stat status = {0};
     int r = gate_conf_read(g->path, &fresh, err);
 
     if (r < 0)
         return r;
+    r = read_tokens(fresh.tokens, &status, &tokens, err);
+    if (r >= 0)
+        r = served_look(&g->served, fresh.certificate, fresh.key, err);
+    if (r < 0) {
+        gate_tokens_done(&tokens);
+        gate_conf_done(&fresh);
+        return r;
+    }
     if (strcmp(fresh.listen, g->conf.listen) != 0 ||
         strcmp(fresh.client_ca, g->conf.client_ca) != 0)
         say("new 'listen' or 'client-ca' take effect when tide-gate is restarted");
-    if (strcmp(fresh.tokens, g->conf.tokens) != 0) { /* those of the former file end now */
-        gate_tokens_done(&g->tokens);
-        g->tokens_status = (struct stat){0};
-    }
     memcpy(fresh.listen, g->conf.listen, sizeof(fresh.listen));
     memcpy(fresh.client_ca, g->conf.client_ca, sizeof(fresh.client_ca));
     gate_conf_done(&g->conf);
     g->conf = fresh;
-    r = read_tokens(g, err);
-    if (r >= 0)
-        r = served_look(&g->served, g->conf.certificate, g->conf.key, err);
+    gate_tokens_done(&g->tokens);
+    g->tokens = tokens;
+    g->tokens_status = status;
     review(g);
-    return r < 0 ? r : 0;
+    return 0;
 }
 
 struct gate *gate_free(struct gate *g)

@@ -81,6 +81,33 @@ def test_a_token_ends_at_its_time_and_with_its_line_on_streams_too(gate, tided):
     assert gate.ask("GET", MACHINE, token=ana)[0] == 401
 
 
+def test_no_token_counts_while_their_file_cannot_be_read(gate, tided):  # noqa: F811
+    token = gate.token(ANA[0])
+    gate.start()
+    tokens = gate.folder / "tokens"
+    good, owner = tokens.read_text(), tokens.stat()
+
+    def comes_in():
+        return gate.ask("GET", MACHINE, token=token)[0]
+
+    assert comes_in() == 200
+    tokens.write_text(good + "nonsense\n")
+    eventually(lambda: comes_in() == 401)
+    assert "no token counts until it can be read" in gate.said()
+    tokens.write_text(good)
+    eventually(lambda: comes_in() == 200)
+    fresh = gate.folder / "fresh"  # as 'grep -v … >fresh; mv fresh tokens' of somebody whose files are private
+    fresh.write_text("# nobody\n")
+    fresh.chmod(0o600)
+    os.chown(fresh, 0, 0)
+    os.replace(fresh, tokens)
+    eventually(lambda: comes_in() == 401)
+    tokens.write_text(good)
+    os.chown(tokens, owner.st_uid, owner.st_gid)
+    tokens.chmod(owner.st_mode & 0o777)
+    eventually(lambda: comes_in() == 200)
+
+
 def test_failed_log_ins_are_slowed_down_and_hinder_nobody_who_is_known(gate, tided):  # noqa: F811
     token = gate.token(ANA[0])
     gate.start()
@@ -286,7 +313,13 @@ def test_a_mistake_in_the_configuration_leaves_the_former_one(gate, tided):  # n
     gate.configure(f"user = {ANA[0]}")
     gate.reload()
     assert gate.ask("GET", MACHINE, token=token)[0] == 200
-    gate.config.write_text("".join(line for line in gate.config.read_text().splitlines(True) if not line.startswith("tokens")))
+    lines = gate.config.read_text()
+    for key, wrong, told in (("certificate", "/nonexistent", "/nonexistent"), ("tokens", gate.config, "USER ID HASH UNTIL")):
+        gate.configure(f"user = {EVE[0]}")  # the rest is as wrong as can be: nothing of it counts
+        gate.config.write_text(re.sub(f"(?m)^{key} = .*", f"{key} = {wrong}", gate.config.read_text()))
+        gate.reload()
+        assert told in gate.said() and gate.ask("GET", MACHINE, token=token)[0] == 200, (key, gate.said())
+    gate.config.write_text("".join(line for line in lines.splitlines(True) if not line.startswith("tokens")))
     gate.reload()
     assert gate.ask("GET", MACHINE, token=token)[0] == 401  # no file: nobody comes in by a token
     (gate.folder / "tokens").chmod(0o666)
