@@ -31,7 +31,11 @@ measure() {
     attribution) $py bench/energy_attribution.py ;;
     cap) $py bench/energy_cap.py ;;
     cap-no-limit) $py bench/energy_cap.py --no-limit ;;
-    load) $py bench/energy_load.py measure 100 300 1000 3000 100 300 1000 3000 ;;
+    load)
+        $py bench/energy_load.py measure 100 300 1000 3000 100 300 1000 3000
+        # fewer units at the rate of 10,000: what the rate costs, and what their number
+        $py bench/energy_load.py measure --period 3 3000 3000
+        $py bench/energy_load.py measure --period 1 300 1000 300 1000 ;;
     predicted) # what 10,000 units will cost is written down before they are there
         $py bench/energy_load.py predict 10000
         $py bench/energy_load.py measure 10000 10000 10000 10000 10000 10000

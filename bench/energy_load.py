@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a broker costs that thousands of units are connected to, and how long their messages take.
 
-    energy_load.py measure UNITS…    one run each, added to the runs that there are
-    energy_load.py predict UNITS     what the model fitted to runs of at most 3,000 units says of so many: written down
+    energy_load.py measure UNITS…    one run each, added to the runs that there are; --period S: a message each S seconds
+    energy_load.py predict UNITS     what the forecast fitted to runs of at most 3,000 units says of so many: written down
     energy_load.py check             runs of so many units against what was written down before
     energy_load.py hub UNITS…        a real tide-hub takes the messages: until each is stored and has its receipt
     energy_load.py drain UNITS…      … and stores a day's outage of all units first (96 records each)
@@ -18,9 +18,14 @@ draw (up/event, up/demand); a stream of /v1/events, as a page opens it, shows wh
 moment after that. --draws: each of the other units tells another draw with each message, so that the stream tells
 them all: twice the messages of the goal. Needs Debian's python3-paho-mqtt, so /usr/bin/python3.
 
-The model: CPU = a + b × messages a second (least squares; every unit sends at the same rate, so b holds what a
-connection costs besides); p99 of latency = a fixed part, fitted, and the 99th percentile of the wait in an M/D/1 queue
-whose service is b.
+The model of any number of units: CPU = a + b × messages a second (least squares over the runs with the usual period, so
+b holds what a connection costs besides); p99 of latency = a fixed part, fitted, and the 99th percentile of the wait in
+an M/D/1 queue whose service is b.
+
+The forecast of 10,000 units: CPU and p99 are each e^α × (messages a second)^β × units^γ (least squares of the logarithms).
+A broker that slept for long pays more for a message than one that has just had one, so a straight line through low
+rates lies too high. Runs of fewer units with shorter periods reach the rate of 10,000 units; only their number is
+extrapolated.
 """
 
 import argparse
@@ -223,12 +228,17 @@ def measure_hub(counts, seconds, mode):
         add_run(HUB_NAME, hub_rows, with_hub(units, seconds, mode))
 
 
+def runs_of_today(name):
+    """Those of today's programs."""
+    today = harness.stamp.today(harness.BUILD, name, harness.machine())["hash"]
+    return [run for run in harness.saved_runs(name) if run["measured"]["hash"] == today]
+
+
 def add_run(name, rows, run_):
     """Joins a run with those that there are."""
     show({key: value for key, value in run_.items() if not isinstance(value, (list, dict))})
     stamp = harness.stamp.today(harness.BUILD, name, harness.machine())
-    same = [run for run in harness.saved_runs(name) if run["measured"]["hash"] == stamp["hash"]]
-    runs = harness.stamp.stamped([*same, run_], stamp)  # those of other programs are not pooled with it
+    runs = harness.stamp.stamped([*runs_of_today(name), run_], stamp)  # those of other programs are not pooled with it
     harness.save(name, rows(runs), runs)
 
 
@@ -373,14 +383,14 @@ def page_rows(runs):
     return rows
 
 
-def measured(units, seconds):
+def measured(units, seconds, period_s):
     with tempfile.TemporaryDirectory(prefix="tide-bench-") as name:
         folder, port = pathlib.Path(name), free_port()
         folder.chmod(0o755)
         certificates(folder)
         with broker(folder, port) as pid:
             generator = subprocess.Popen(
-                [harness.BUILD / "bench/load_units", str(port), folder, str(units), str(PERIOD_S), str(seconds)],
+                [harness.BUILD / "bench/load_units", str(port), folder, str(units), str(period_s), str(seconds)],
                 stdout=subprocess.PIPE, text=True)
             if not generator.stdout.readline().startswith("connected"):
                 sys.exit(f"energy_load: {units} units were not connected")
@@ -391,7 +401,7 @@ def measured(units, seconds):
             ours = cpu_ns(generator.pid) - ours
             row = json.loads(generator.stdout.read())
             generator.wait()
-            return {**row, "rate": round(units / PERIOD_S, 1), "seconds": seconds,
+            return {**row, "period_s": period_s, "rate": round(units / period_s, 1), "seconds": seconds,
                     "connect_cpu_ms": round(before / units / 1e6, 3),
                     "broker_percent": round(used / elapsed / 1e7, 2),
                     "generator_percent": round(ours / elapsed / 1e7, 2), "broker_rss_mib": round(rss_kib(pid) / 1024, 1)}
@@ -411,12 +421,21 @@ def solve(matrix, right):
     return [rows[i][n] / rows[i][i] for i in range(n)]
 
 
+def least_squares(inputs, values):
+    """The weights w with which the sums of w × input come nearest to the values."""
+    n = range(len(inputs[0]))
+    normal = [[sum(x[i] * x[k] for x in inputs) for k in n] for i in n]
+    return solve(normal, [sum(x[i] * v for x, v in zip(inputs, values)) for i in n])
+
+
+def usual(runs):
+    """Those in which each unit sent as often as units do."""
+    return [run_ for run_ in runs if run_.get("period_s", PERIOD_S) == PERIOD_S]
+
+
 def fit(runs):
     """(a, b, d): CPU = a + b × messages a second, and the fixed part of p99, ms."""
-    ones = [[1.0, run_["rate"]] for run_ in runs]
-    values = [run_["broker_percent"] for run_ in runs]
-    normal = [[sum(x[i] * x[k] for x in ones) for k in range(2)] for i in range(2)]
-    a, b = solve(normal, [sum(x[i] * v for x, v in zip(ones, values)) for i in range(2)])
+    a, b = least_squares([[1.0, run_["rate"]] for run_ in runs], [run_["broker_percent"] for run_ in runs])
     fixed = [run_["p99_ms"] - wait_ms(run_["rate"], b) for run_ in runs]
     return a, b, sum(fixed) / len(fixed)
 
@@ -436,34 +455,46 @@ def wait_ms(rate, percent_per_message):
     return max(0.0, math.log(factor / 0.01) / low * 1e3)
 
 
+def forecast(runs, key, units, rate):
+    """What @key of a run would be, and the weights (α, β, γ) of 1, ln rate and ln units in its logarithm."""
+    inputs = [[1.0, math.log(run_["rate"]), math.log(run_["units"])] for run_ in runs]
+    weights = least_squares(inputs, [math.log(run_[key]) for run_ in runs])
+    return math.exp(sum(w * x for w, x in zip(weights, (1.0, math.log(rate), math.log(units))))), weights
+
+
 def show(row):
     print(*(f"{key} {value}" for key, value in row.items()), sep="; ", flush=True)
 
 
 def rows_of(runs):
-    return [{"units": r["units"], "messages a second": r["rate"], "broker, % of a core": r["broker_percent"],
+    return [{"units": r["units"], "a message each s": r.get("period_s", PERIOD_S), "messages a second": r["rate"],
+             "broker, % of a core": r["broker_percent"],
              "broker MiB": r["broker_rss_mib"], "p50 ms": r["p50_ms"], "p99 ms": r["p99_ms"],
              "connected in s": r["connect_s"], "lost": r["sent"] - r["received"],
              **({"goal": f"broker ≤ {GOAL_PERCENT} %", "verdict": "met" if r["broker_percent"] <= GOAL_PERCENT else "missed"}
                 if r["units"] == GOAL_UNITS else {}), "measured": r["measured"]}
-            for r in sorted(runs, key=lambda r: r["units"])]
+            for r in sorted(runs, key=lambda r: (r["rate"], r["units"]))]
 
 
-def measure(counts, seconds):
+def measure(counts, seconds, period_s):
     for units in counts:
-        add_run(NAME, rows_of, measured(units, seconds))
+        add_run(NAME, rows_of, measured(units, seconds, period_s))
 
 
 def predict(units):
     """Once: a prediction that is there already stays."""
-    if any(r["units"] == units for r in harness.saved_runs(NAME) + harness.saved_runs(PREDICTED_NAME)):
+    measured_, predicted_ = runs_of_today(NAME), runs_of_today(PREDICTED_NAME)
+    if any(r["units"] == units for r in measured_ + predicted_):
         sys.exit(f"energy_load: {units} units are predicted or measured already")
-    runs = [r for r in harness.saved_runs(NAME) if r["units"] <= FITTED_MAX]
-    a, b, fixed = fit(runs)
-    rate = units / PERIOD_S
+    runs = [r for r in measured_ if r["units"] <= FITTED_MAX]
+    if len(usual(runs)) == len(runs) or len({r["units"] for r in usual(runs)}) < 2:
+        sys.exit("energy_load: a forecast needs runs with the usual period of two numbers of units, and with another "
+                 "period: energy_load.py measure [--period S] UNITS…")
+    said = {key: forecast(runs, key, units, units / PERIOD_S) for key in ("broker_percent", "p99_ms")}
     add_run(PREDICTED_NAME, predicted_rows, {
-        "units": units, "broker_percent": round(a + b * rate, 2), "p99_ms": round(fixed + wait_ms(rate, b), 3),
-        "fitted": {"a": a, "b": b, "fixed_ms": fixed, "units": sorted(r["units"] for r in runs)}})
+        "units": units, **{key: round(value, 3) for key, (value, _) in said.items()},
+        "fitted": {**{key: weights for key, (_, weights) in said.items()},
+                   "runs": sorted([r["units"], r.get("period_s", PERIOD_S)] for r in runs)}})
 
 
 def predicted_rows(predictions):
@@ -499,12 +530,13 @@ def main():
     parser.add_argument("case", choices=("measure", "predict", "check", "hub", "drain", "page"))
     parser.add_argument("units", type=int, nargs="*")
     parser.add_argument("--seconds", type=int, default=0, help="60; of a drain at most 900")
+    parser.add_argument("--period", type=int, default=PERIOD_S, help="measure: seconds between two messages of a unit")
     parser.add_argument("--draws", action="store_true")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     if options.case == "page" and 0 < options.seconds <= PERIOD_S:
         parser.error(f"page: --seconds must be more than {PERIOD_S}: so long are all units heard first")
     if options.case == "measure":
-        measure(options.units, options.seconds or 60)
+        measure(options.units, options.seconds or 60, options.period)
     elif options.case in ("hub", "drain"):
         measure_hub(options.units, options.seconds or (60 if options.case == "hub" else GOAL_DRAIN_S), options.case)
     elif options.case == "page":

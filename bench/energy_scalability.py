@@ -55,7 +55,7 @@ def residuals(m, runs):
     rows = []
     for run in sorted(runs, key=lambda r: r["units"]):
         said = predicted(m, run["units"])
-        rows.append([f"{run['units']:,}", "fitted" if run["units"] <= energy_load.FITTED_MAX else "predicted",
+        rows.append([f"{run['units']:,}", "fitted" if run["units"] <= energy_load.FITTED_MAX else "",
                      run["broker_percent"], f"{said['percent']:.2f}",
                      f"{run['broker_percent'] / said['percent'] - 1:+.1%}", run["p99_ms"], f"{said['p99_ms']:.2f}",
                      f"{run['p99_ms'] / said['p99_ms'] - 1:+.1%}"])
@@ -83,7 +83,7 @@ def broker_part(runs):
                     "all at once: bound ms"], rows)
     most = (GOAL_PERCENT - m["a"]) / m["b"] * PERIOD_S
     lines += [f"{GOAL_PERCENT} % of a core are reached at {most:,.0f} units of one broker, by this straight line: "
-              "extrapolated, and above what the rows *predicted* took. Its p99 was too low there, and is no forecast.", ""]
+              "extrapolated, and above what 10,000 units took. Its p99 was too low there, and is no forecast.", ""]
     return m, lines
 
 
@@ -144,9 +144,13 @@ def said_part(predictions):
                      f"{row['95 % high']}, n = {row['repeats']}), goal {row['goal']}: **{row['verdict']}**")
         lines.append(f"* {said}.")
     if lines:
-        fitted = predictions[0]["fitted"]["units"]
+        fitted = predictions[0]["fitted"]
+        grows = " and ".join(f"{what} as (messages a second)^{fitted[key][1]:.2f} × units^{fitted[key][2]:.2f}"
+                             for key, what in (("broker_percent", "CPU"), ("p99_ms", "p99")))
+        sizes = ", ".join(f"{units:,} × {period}" for units, period in sorted(set(map(tuple, fitted["runs"]))))
         lines = ["### What was written down before", "",
-                 f"Fitted on runs of {', '.join(f'{n:,}' for n in fitted)} units, before so many were measured:", "",
+                 f"The forecast, fitted on {len(fitted['runs'])} runs (units × seconds between two messages of each: {sizes}) "
+                 f"before so many units were measured: {grows}.", "",
                  *lines, ""]
     return lines
 
@@ -189,7 +193,7 @@ def picture(m, runs):
 
 
 def main():
-    runs, hub_runs = harness.saved_runs(energy_load.NAME), harness.saved_runs(energy_load.HUB_NAME)
+    runs, hub_runs = energy_load.usual(harness.saved_runs(energy_load.NAME)), harness.saved_runs(energy_load.HUB_NAME)
     m, lines = broker_part(runs)
     lines = [MARK, "", "## Figures", "", *lines]
     if m:

@@ -53,6 +53,16 @@ def test_the_fit_finds_the_line_that_runs_lie_on():
     assert energy_load.fit(runs) == pytest.approx((0.5, 0.02, 3))
 
 
+def test_a_forecast_tells_what_the_rate_costs_from_what_the_number_of_units_costs():
+    """Each with a message in 10, 3 or 1 s: of one rate there are several numbers of units."""
+    runs = [{"units": n, "rate": n / s, "broker_percent": 0.3 * (n / s) ** 0.5 * n ** 0.1}
+            for n, s in ((100, 10), (300, 10), (1000, 10), (3000, 10), (3000, 3), (300, 1), (1000, 1))]
+    value, weights = energy_load.forecast(runs, "broker_percent", 10_000, 1000)
+    assert value == pytest.approx(0.3 * 1000 ** 0.5 * 10_000 ** 0.1)
+    assert weights[1:] == pytest.approx([0.5, 0.1])
+    assert energy_load.usual([{"units": 1}, {"units": 2, "period_s": 1}]) == [{"units": 1}]
+
+
 @pytest.mark.parametrize("load", (0.2, 0.5, 0.8))
 def test_the_wait_is_that_of_a_simulated_queue(load):
     service, draw = 0.001, random.Random(1)
