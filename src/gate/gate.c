@@ -374,8 +374,8 @@ static void on_over(void *arg, struct httpd_request *r)
 /* ---- files ---- */
 
 /*
- * Reads the tokens unless the file is still the one of @status. Returns 1 with *ret and the new status,
- * 0 if nothing has changed, or -errno with *err.
+ * Reads the tokens unless the file is still the one of @status. Returns 1 with *ret and the new
+ * status, 0 if nothing has changed, or -errno with *err.
  */
 static int read_tokens(const char *path, struct stat *status, struct tokens *ret, struct error *err)
 {
