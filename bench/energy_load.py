@@ -456,7 +456,7 @@ def wait_ms(rate, percent_per_message):
 
 
 def forecast(runs, key, units, rate):
-    """What @key of a run would be, and the weights (α, β, γ) of 1, ln rate and ln units in its logarithm."""
+    """A run's @key as forecast, and the weights (α, β, γ) of 1, ln rate and ln units in its logarithm."""
     inputs = [[1.0, math.log(run_["rate"]), math.log(run_["units"])] for run_ in runs]
     weights = least_squares(inputs, [math.log(run_[key]) for run_ in runs])
     return math.exp(sum(w * x for w, x in zip(weights, (1.0, math.log(rate), math.log(units))))), weights
